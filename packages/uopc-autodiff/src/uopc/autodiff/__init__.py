@@ -1,0 +1,5 @@
+"""Reverse-mode differentiation of graphs by rules."""
+
+from uopc.autodiff.gradient import NoGradientRule, gradient
+
+__all__ = ["NoGradientRule", "gradient"]

@@ -1,0 +1,30 @@
+"""The C backend: printing, compiling, caching and loading native programs."""
+
+from uopc.backend_c.backend import CBackend, spellings
+from uopc.backend_c.program import CProgram, print_kernel, print_plan
+from uopc.backend_c.spellings import Spelling
+from uopc.backend_c.toolchain import CompileError, CompilerNotFoundError
+from uopc.kernelize import Kernel
+from uopc.uop import UOp
+
+__all__ = [
+    "CBackend",
+    "CProgram",
+    "CompileError",
+    "CompilerNotFoundError",
+    "Spelling",
+    "kernel_source",
+    "print_plan",
+]
+
+
+def kernel_source(kernel: Kernel | UOp, name: str = "kernel") -> str:
+    """One kernel as C: a plan's kernel, or a graph lowered on its own.
+
+    A graph keeps its buffers' slot numbers; the output takes the largest one
+    that is still read plus one.
+    """
+    if isinstance(kernel, Kernel):
+        kernel, name = kernel.ast, kernel.name
+    text, helpers = print_kernel(kernel, name, spellings())
+    return "\n".join([*helpers, text])

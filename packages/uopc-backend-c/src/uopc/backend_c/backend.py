@@ -1,0 +1,42 @@
+"""The C backend as the runtime sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from uopc.backend_c.program import CProgram
+from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
+from uopc.kernelize import Plan
+from uopc.plugins import registry
+from uopc.uop import OpDef
+
+NAME = "c"
+
+
+def spellings() -> Mapping[OpDef, AnySpelling]:
+    """The C spellings of all loaded plugins."""
+    return {op: s for (name, op), s in registry().spellings.items() if name == NAME}
+
+
+class CBackend:
+    """Prints plans as C, compiles and loads them."""
+
+    name = NAME
+    priority = 10
+
+    def unavailable(self) -> str | None:
+        """Why no C can be compiled here, or None."""
+        try:
+            find_compiler()
+        except CompilerNotFoundError as error:
+            return str(error)
+        return None
+
+    def supports(self, op: OpDef) -> bool:
+        """Elementwise ops with a spelling; all others are the compiler's."""
+        return op.kind != "elementwise" or (NAME, op) in registry().spellings
+
+    def compile(self, plan: Plan) -> CProgram:
+        """A native program for ``plan``."""
+        return CProgram(plan, spellings())

@@ -1,0 +1,189 @@
+"""A loop program as one C function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from uopc.backend_c.spellings import AnySpelling, Spelling
+from uopc.backend_c.types import c_literal, c_type
+from uopc.simplify import Bounds
+from uopc.uop import OpDef, Ops, UOp, toposort
+
+# Deeper expressions get a name: compilers limit nested brackets to 256.
+MAX_DEPTH = 24
+_NARROW = ("i8", "i16", "u8", "u16")
+
+Names = dict[UOp, str]
+
+
+class KernelPrinter:
+    """Prints one loop program; ``helpers`` collects what the text calls.
+
+    Loads are named ``val`` and shared expressions ``alu``, with one counter;
+    an expression used once is written where it is used.
+    """
+
+    def __init__(self, sink: UOp, spellings: Mapping[OpDef, AnySpelling]) -> None:
+        self.sink = sink
+        self.spellings = spellings
+        self.bounds = Bounds()
+        self.helpers: dict[str, None] = {}
+        self.lines: list[str] = []
+        self.counter = 0
+        self.declared: set[UOp] = set()
+        self.ranges = _range_names(sink)
+
+    def text(self) -> str:
+        """The function."""
+        pointers = ", ".join(
+            f"{c_type(b.dtype)}* restrict data{b.arg[2]}"
+            for b in global_buffers(self.sink)
+        )
+        self.lines = [f"void {self.sink.arg}({pointers}) {{"]
+        self._block(self.sink.src, {}, "  ")
+        return "\n".join([*self.lines, "}"]) + "\n"
+
+    # -- statements -----------------------------------------------------------
+
+    def _block(self, statements: tuple[UOp, ...], names: Names, pad: str) -> None:
+        names = dict(names)
+        plain = [s for s in statements if s.op is Ops.STORE]
+        uses = _count_uses(plain)
+        for i, s in enumerate(statements):
+            fresh = self._declare(s, statements[i + 1 :], pad)
+            if s.op is Ops.STORE:
+                self._store(s, names, uses, pad, fresh)
+            else:
+                _forget(names, _stored(s))
+                self._loop(s, names, pad)
+            _forget(names, _stored(s))
+
+    def _loop(self, end: UOp, names: Names, pad: str) -> None:
+        loop, *body = end.src
+        r, extent = self.ranges[loop], loop.arg[1]
+        self.lines.append(
+            f"{pad}for ({c_type(loop.dtype)} {r} = 0; {r} < {extent}; {r}++) {{"
+        )
+        self._block(tuple(body), names, pad + "  ")
+        self.lines.append(f"{pad}}}")
+
+    def _declare(self, s: UOp, rest: tuple[UOp, ...], pad: str) -> str:
+        """Declare accumulators that ``s`` and later statements share.
+
+        A scalar one that ``s`` itself sets is declared by that assignment: the
+        type to write there is returned.
+        """
+        later = _locals(rest)
+        for buf in _locals([s]):
+            if buf in self.declared or buf not in later:
+                continue
+            self.declared.add(buf)
+            if s.op is Ops.STORE and buf.arg[0] == 1:
+                return c_type(buf.dtype) + " "
+            size = "" if buf.arg[0] == 1 else f"[{buf.arg[0]}]"
+            self.lines.append(f"{pad}{c_type(buf.dtype)} acc{buf.arg[2]}{size};")
+        return ""
+
+    def _store(
+        self, s: UOp, names: Names, uses: Mapping[UOp, int], pad: str, fresh: str
+    ) -> None:
+        target, index, value = s.src
+        texts = self._expressions((value, index), names, uses, pad)
+        place = self._place(target, texts[index])
+        self.lines.append(f"{pad}{fresh}{place} = {texts[value]};")
+
+    def _place(self, buf: UOp, index: str) -> str:
+        size, _, slot, _, space = buf.arg
+        if space == "local":
+            return f"acc{slot}" if size == 1 else f"acc{slot}[{index}]"
+        return f"data{slot}[{index}]"
+
+    # -- expressions ----------------------------------------------------------
+
+    def _expressions(
+        self, roots: Iterable[UOp], names: Names, uses: Mapping[UOp, int], pad: str
+    ) -> Names:
+        """Texts for the roots; writes out what needs a name of its own."""
+        texts: Names = {}
+        depth: dict[UOp, int] = {}
+        for u in toposort(roots, lambda n: () if n in names else n.src):
+            depth[u] = 1 + max((depth.get(s, 0) for s in u.src), default=0)
+            if u in names:
+                texts[u], depth[u] = names[u], 0
+                continue
+            texts[u] = self._text(u, texts)
+            if u.op is Ops.INDEX:
+                kind = "val"
+            elif u.src and (uses.get(u, 0) > 1 or depth[u] > MAX_DEPTH):
+                kind = "alu"
+            else:
+                continue
+            self.counter += 1
+            name = f"{kind}{self.counter}"
+            self.lines.append(f"{pad}{c_type(u.dtype)} {name} = {texts[u]};")
+            texts[u] = names[u] = name
+            depth[u] = 0
+        return texts
+
+    def _text(self, u: UOp, texts: Names) -> str:
+        match u.op:
+            case Ops.CONST:
+                return c_literal(u.arg)
+            case Ops.RANGE:
+                return self.ranges[u]
+            case Ops.BUFFER:
+                return ""
+            case Ops.INDEX:
+                return self._place(u.src[0], texts[u.src[1]])
+        spelling = self.spellings[u.op]
+        if not isinstance(spelling, Spelling):
+            spelling = spelling(u, self.bounds)
+        fields = {
+            "t": c_type(u.dtype),
+            "s": c_type(u.src[0].dtype),
+            "n": u.dtype.name,
+            "f": "f" if u.dtype.bits == 32 else "",
+        }
+        if spelling.helper:
+            self.helpers[spelling.helper.format(**fields)] = None
+        text = spelling.expression.format(*(texts[s] for s in u.src), **fields)
+        # C computes small integers as int; cut the result back to its type.
+        cut = u.dtype.name in _NARROW and u.op is not Ops.CAST
+        return f"(({fields['t']}){text})" if cut else text
+
+
+def global_buffers(sink: UOp) -> list[UOp]:
+    """The kernel's arguments: BUFFERs it still reads or writes, by slot."""
+    found = {u for u in toposort([sink]) if u.op is Ops.BUFFER}
+    return sorted((u for u in found if u.arg[4] == "global"), key=lambda u: u.arg[2])
+
+
+def _range_names(sink: UOp) -> Names:
+    """``ridx`` counted from 0 in the order of the loops' numbers."""
+    ranges = {u for u in toposort([sink]) if u.op is Ops.RANGE}
+    ordered = sorted(ranges, key=lambda u: (u.arg[0], u.arg[1]))
+    return {r: f"ridx{i}" for i, r in enumerate(ordered)}
+
+
+def _count_uses(stores: Iterable[UOp]) -> dict[UOp, int]:
+    uses: dict[UOp, int] = {}
+    for u in toposort(stores):
+        for s in u.src:
+            uses[s] = uses.get(s, 0) + 1
+    return uses
+
+
+def _locals(statements: Iterable[UOp]) -> list[UOp]:
+    nodes = toposort(statements)
+    return [u for u in nodes if u.op is Ops.BUFFER and u.arg[4] == "local"]
+
+
+def _stored(statement: UOp) -> set[UOp]:
+    return {u.src[0] for u in toposort([statement]) if u.op is Ops.STORE}
+
+
+def _forget(names: Names, written: set[UOp]) -> None:
+    """Drop names of values read from buffers that have changed since."""
+    stale = [n for n in names if any(u in written for u in toposort([n]))]
+    for n in stale:
+        del names[n]

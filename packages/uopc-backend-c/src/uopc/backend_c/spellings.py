@@ -1,0 +1,182 @@
+"""How each op is written in C.
+
+A spelling is an expression over the operands' texts ``{0} {1} ...``, with
+``{t}`` for the C type of the result, ``{s}`` for that of the first source,
+``{f}`` for the suffix of float functions, and names for use in helper
+functions. A spelling that depends on the node is a function of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Union
+
+from uopc.backend_c.types import c_literal
+from uopc.dtype import DType
+from uopc.simplify import Bounds
+from uopc.uop import Literal, OpDef, Ops, UOp
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """An expression, and the helper function it calls, if any.
+
+    Attributes:
+        expression: the text; brackets around anything with an operator.
+        helper: the definition of a ``static inline`` function, with the same
+            fields; emitted once per file and type.
+    """
+
+    expression: str
+    helper: str = ""
+
+
+AnySpelling = Union[Spelling, Callable[[UOp, Bounds], Spelling]]
+
+_FLOORDIV = Spelling(
+    "uopc_floordiv_{n}({0},{1})",
+    "static inline {t} uopc_floordiv_{n}({t} a, {t} b) {{\n"
+    "  if (b == 0) return 0;\n"
+    "  if (b == ({t})-1) return ({t})(0-a);\n"
+    "  return ({t})(a/b-((a%b!=0)&((a^b)<0)));\n"
+    "}}\n",
+)
+_FLOORMOD = Spelling(
+    "uopc_floormod_{n}({0},{1})",
+    "static inline {t} uopc_floormod_{n}({t} a, {t} b) {{\n"
+    "  if (b == 0 || b == ({t})-1) return 0;\n"
+    "  {t} r = ({t})(a%b);\n"
+    "  return ({t})(r != 0 && (r^b) < 0 ? r+b : r);\n"
+    "}}\n",
+)
+_UNSIGNED_DIV = Spelling(
+    "uopc_floordiv_{n}({0},{1})",
+    "static inline {t} uopc_floordiv_{n}({t} a, {t} b) {{\n"
+    "  return b == 0 ? 0 : ({t})(a/b);\n"
+    "}}\n",
+)
+_UNSIGNED_MOD = Spelling(
+    "uopc_floormod_{n}({0},{1})",
+    "static inline {t} uopc_floormod_{n}({t} a, {t} b) {{\n"
+    "  return b == 0 ? 0 : ({t})(a%b);\n"
+    "}}\n",
+)
+# The algorithm of NumPy's floor_divide and remainder.
+_FLOAT_DIV = Spelling(
+    "uopc_floordiv_{n}({0},{1})",
+    "static inline {t} uopc_floordiv_{n}({t} a, {t} b) {{\n"
+    "  if (b == 0) return a/b;\n"
+    "  {t} mod = __builtin_fmod{f}(a, b), div = (a-mod)/b;\n"
+    "  if (mod != 0 && (b < 0) != (mod < 0)) div -= 1;\n"
+    "  if (div == 0) return __builtin_copysign{f}(0, a/b);\n"
+    "  {t} whole = __builtin_floor{f}(div);\n"
+    "  return div-whole > ({t})0.5 ? whole+1 : whole;\n"
+    "}}\n",
+)
+_FLOAT_MOD = Spelling(
+    "uopc_floormod_{n}({0},{1})",
+    "static inline {t} uopc_floormod_{n}({t} a, {t} b) {{\n"
+    "  {t} mod = __builtin_fmod{f}(a, b);\n"
+    "  if (b == 0) return mod;\n"
+    "  if (mod == 0) return __builtin_copysign{f}(0, b);\n"
+    "  return (b < 0) != (mod < 0) ? mod+b : mod;\n"
+    "}}\n",
+)
+
+
+def _plain_division(u: UOp, bounds: Bounds) -> bool:
+    """Whether C's division, which rounds toward zero, is already right."""
+    return bounds(u.src[0])[0] >= 0 and bounds(u.src[1])[0] > 0
+
+
+def _floordiv(u: UOp, bounds: Bounds) -> Spelling:
+    if u.dtype.is_float:
+        return _FLOAT_DIV
+    if _plain_division(u, bounds):
+        return Spelling("({0}/{1})")
+    return _FLOORDIV if u.dtype.kind == "int" else _UNSIGNED_DIV
+
+
+def _floormod(u: UOp, bounds: Bounds) -> Spelling:
+    if u.dtype.is_float:
+        return _FLOAT_MOD
+    if _plain_division(u, bounds):
+        return Spelling("({0}%{1})")
+    return _FLOORMOD if u.dtype.kind == "int" else _UNSIGNED_MOD
+
+
+def _shift(sign: str, name: str) -> Callable[[UOp, Bounds], Spelling]:
+    helper = Spelling(
+        f"uopc_{name}_{{n}}({{0}},{{1}})",
+        f"static inline {{t}} uopc_{name}_{{n}}({{t}} a, {{t}} b) {{{{\n"
+        f"  return b < 8*sizeof(a) ? ({{t}})(a{sign}b) : 0;\n"
+        "}}\n",
+    )
+
+    def spell(u: UOp, bounds: Bounds) -> Spelling:
+        inside = bounds(u.src[1])[1] < u.dtype.bits
+        return Spelling(f"({{0}}{sign}{{1}})") if inside else helper
+
+    return spell
+
+
+def _cast(u: UOp, bounds: Bounds) -> Spelling:
+    source = u.src[0].dtype
+    if u.dtype.kind == "bool":
+        return Spelling("({0}!=0)")
+    if source.is_float and u.dtype.is_int:
+        return _saturating(source, u.dtype)
+    return Spelling("(({t}){0})")
+
+
+def _saturating(source: DType, target: DType) -> Spelling:
+    """Float to integer: NaN gives 0, out of range the nearest end."""
+    high = c_literal(Literal.of(float(target.max), source))
+    low = c_literal(Literal.of(float(target.min), source))
+    top = c_literal(Literal.of(target.max, target))
+    bottom = c_literal(Literal.of(target.min, target))
+    name = f"uopc_{source.name}_to_{target.name}"
+    return Spelling(
+        f"{name}({{0}})",
+        f"static inline {{t}} {name}({{s}} x) {{{{\n"
+        f"  return x != x ? 0 : x >= {high} ? {top} : x <= {low} ? {bottom}"
+        " : ({t})x;\n}}\n",
+    )
+
+
+def _function(name: str) -> Spelling:
+    return Spelling(f"__builtin_{name}{{f}}({{0}})")
+
+
+SPELLINGS: dict[OpDef, AnySpelling] = {
+    Ops.ADD: Spelling("({0}+{1})"),
+    Ops.MUL: Spelling("({0}*{1})"),
+    Ops.DIV: Spelling("({0}/{1})"),
+    Ops.RECIP: Spelling("(1.0{f}/{0})"),
+    Ops.MAX: Spelling(
+        "uopc_max_{n}({0},{1})",
+        "static inline {t} uopc_max_{n}({t} a, {t} b) {{\n"
+        "  return a > b || a != a ? a : b;\n"
+        "}}\n",
+    ),
+    Ops.EXP2: _function("exp2"),
+    Ops.LOG2: _function("log2"),
+    Ops.SQRT: _function("sqrt"),
+    Ops.SIN: _function("sin"),
+    Ops.EXP: _function("exp"),
+    Ops.LOG: _function("log"),
+    Ops.TANH: _function("tanh"),
+    Ops.COS: _function("cos"),
+    Ops.CAST: _cast,
+    Ops.WHERE: Spelling("({0}?{1}:{2})"),
+    Ops.CMPLT: Spelling("({0}<{1})"),
+    Ops.CMPNE: Spelling("({0}!={1})"),
+    Ops.FLOORDIV: _floordiv,
+    Ops.FLOORMOD: _floormod,
+    Ops.AND: Spelling("({0}&{1})"),
+    Ops.OR: Spelling("({0}|{1})"),
+    Ops.XOR: Spelling("({0}^{1})"),
+    Ops.SHL: _shift("<<", "shl"),
+    Ops.SHR: _shift(">>", "shr"),
+}

@@ -1,0 +1,41 @@
+"""Element types: their names, NumPy counterparts and promotion rules."""
+
+from uopc.dtype.types import (
+    DTYPES,
+    DType,
+    boolean,
+    f32,
+    f64,
+    from_numpy,
+    i8,
+    i16,
+    i32,
+    i64,
+    promote,
+    promote_scalar,
+    u8,
+    u16,
+    u32,
+    u64,
+    void,
+)
+
+__all__ = [
+    "DTYPES",
+    "DType",
+    "boolean",
+    "f32",
+    "f64",
+    "from_numpy",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "promote",
+    "promote_scalar",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "void",
+]

@@ -1,0 +1,130 @@
+"""The element types and how two of them combine (the array API's promotion)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["bool", "uint", "int", "float", "void"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DType:
+    """One element type. There is one object per type; compare with ``is``."""
+
+    name: str
+    kind: Kind
+    bits: int
+    numpy: np.dtype[Any]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        """True for signed and unsigned integers, not for bool."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def min(self) -> int:
+        """Smallest value of an integer or bool type."""
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def max(self) -> int:
+        """Largest value of an integer or bool type."""
+        if self.kind == "bool":
+            return 1
+        return (1 << (self.bits - (self.kind == "int"))) - 1
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_by_name, (self.name,))
+
+
+def _make(name: str, kind: Kind, bits: int, numpy: str) -> DType:
+    return DType(name, kind, bits, np.dtype(numpy))
+
+
+f32 = _make("f32", "float", 32, "float32")
+f64 = _make("f64", "float", 64, "float64")
+i8 = _make("i8", "int", 8, "int8")
+i16 = _make("i16", "int", 16, "int16")
+i32 = _make("i32", "int", 32, "int32")
+i64 = _make("i64", "int", 64, "int64")
+u8 = _make("u8", "uint", 8, "uint8")
+u16 = _make("u16", "uint", 16, "uint16")
+u32 = _make("u32", "uint", 32, "uint32")
+u64 = _make("u64", "uint", 64, "uint64")
+boolean = _make("bool", "bool", 1, "bool")
+# The type of nodes that are effects rather than values (STORE, END, SINK).
+void = _make("void", "void", 0, "V1")
+
+DTYPES: dict[str, DType] = {
+    d.name: d for d in (f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean)
+}
+_NUMPY: dict[np.dtype[Any], DType] = {d.numpy: d for d in DTYPES.values()}
+
+
+def _by_name(name: str) -> DType:
+    return void if name == "void" else DTYPES[name]
+
+
+def from_numpy(dtype: Any) -> DType:
+    """The element type for a NumPy dtype, whatever its byte order.
+
+    Raises TypeError for a dtype that has no counterpart.
+    """
+    wanted = np.dtype(dtype).newbyteorder("=")
+    if wanted not in _NUMPY:
+        known = ", ".join(str(d.numpy) for d in DTYPES.values())
+        raise TypeError(f"no element type for NumPy dtype {wanted}; known: {known}")
+    return _NUMPY[wanted]
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The type of ``a op b`` for two tensors.
+
+    Integers follow the array API; an integer or bool with a float takes the
+    float's type. u64 with a signed integer has no common type and raises
+    TypeError.
+    """
+    if a is b:
+        return a
+    if a.kind == "bool" or b.kind == "bool":
+        return b if a.kind == "bool" else a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    wide, narrow = (a, b) if a.bits >= b.bits else (b, a)
+    if a.kind == b.kind:
+        return wide
+    # One is signed, the other not: the result must hold both ranges.
+    signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+    if signed.bits > unsigned.bits:
+        return signed
+    for candidate in (i16, i32, i64):
+        if candidate.bits > unsigned.bits:
+            return candidate
+    raise TypeError(
+        f"{wide.name} and {narrow.name} have no common integer type; "
+        "cast one of them first"
+    )
+
+
+def promote_scalar(dtype: DType, value: bool | int | float) -> DType:
+    """The type of ``tensor op value`` for a Python scalar, which is weak."""
+    if isinstance(value, bool) or dtype.is_float:
+        return dtype
+    if isinstance(value, int):
+        return i32 if dtype.kind == "bool" else dtype
+    return f32

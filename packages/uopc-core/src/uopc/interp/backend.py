@@ -1,0 +1,51 @@
+"""The backend that runs plans through the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from uopc.interp.evaluate import evaluate
+from uopc.kernelize import Plan
+from uopc.uop import OpDef, Ops, toposort
+
+Array = np.ndarray[Any, Any]
+
+
+class ReferenceBackend:
+    """Runs every op that has a NumPy meaning."""
+
+    name = "interp"
+    priority = 0
+
+    def unavailable(self) -> str | None:
+        """Why this backend cannot run here; it always can."""
+        return None
+
+    def supports(self, op: OpDef) -> bool:
+        """Whether ``op`` runs as it is, or must be lowered to others."""
+        return op.numpy is not None or op in (Ops.BUFFER, Ops.PARAM)
+
+    def compile(self, plan: Plan) -> ReferenceProgram:
+        """A program that runs ``plan``."""
+        return ReferenceProgram(plan)
+
+
+class ReferenceProgram:
+    """A plan, interpreted kernel by kernel."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._steps = []
+        for k in plan.kernels:
+            leaves = [u for u in toposort([k.ast]) if u.op is Ops.BUFFER]
+            reads = [(u, k.args[u.arg[2]]) for u in leaves]
+            self._steps.append((k.ast, reads, k.out))
+
+    def __call__(self, arrays: Sequence[Array]) -> None:
+        """Run on one flat array per plan buffer, writing the outputs."""
+        for ast, reads, out in self._steps:
+            data = {u: arrays[i] for u, i in reads}
+            (value,) = evaluate([ast], data)
+            arrays[out][:] = value.reshape(-1)

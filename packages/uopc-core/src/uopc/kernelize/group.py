@@ -1,0 +1,128 @@
+"""Which nodes become buffers.
+
+The walk goes from the outputs down and carries, for every node, the contexts
+it would be evaluated in: (kernel, view) pairs, where a view is the chain of
+movement ops between the node and the kernel's output. More than one context
+means the node would be computed more than once. The cost model:
+
+* a node under an EXPAND that repeats it is stored if computing it costs more
+  than ``EXPANDED_COST`` additions (a relu in a matmul's loop is recomputed);
+* a node with several contexts is stored if recomputing it would cost more
+  than ``SHARED_COST`` additions (the exp of a softmax is recomputed);
+* a reduction is stored, unless it can be the one reduction of its kernel: it
+  has one context, and only elementwise ops and reshapes follow it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from uopc.uop import Ops, UOp
+
+EXPANDED_COST = 16
+SHARED_COST = 64
+MAX_CONTEXTS = 16
+_COST_CAP = 1 << 20
+
+
+class Context(NamedTuple):
+    """Where a node is evaluated."""
+
+    kernel: UOp
+    view: int  # an interned chain of movement ops
+    pure: bool  # only elementwise ops, reshapes and permutes since the output
+    expanded: bool  # the last step was an EXPAND that repeats elements
+
+
+def inline_cost(order: Sequence[UOp], stored: Collection[UOp]) -> dict[UOp, int]:
+    """Work to compute one element of each node from buffers, in additions."""
+    cost: dict[UOp, int] = {}
+    for u in order:
+        if u.op is Ops.CONST:
+            cost[u] = 0
+        elif u.op.kind in ("leaf", "reduce") or u in stored:
+            cost[u] = 1
+        else:
+            cost[u] = min(_COST_CAP, u.op.cost + sum(cost[s] for s in u.src))
+    return cost
+
+
+def choose_buffers(
+    order: Sequence[UOp], roots: Collection[UOp], forced: Collection[UOp]
+) -> set[UOp]:
+    """The nodes of ``order`` (children first) that get a buffer."""
+    return _Grouping(order, roots, forced).run()
+
+
+class _Grouping:
+    def __init__(
+        self, order: Sequence[UOp], roots: Collection[UOp], forced: Collection[UOp]
+    ) -> None:
+        self.order = order
+        self.must = {
+            *roots,
+            *forced,
+            *(u for u in order if u.op is Ops.STAGE and u.arg == "contiguous"),
+        }
+        self.cost = inline_cost(order, self.must)
+        self.contexts: dict[UOp, set[Context]] = {}
+        self.views: dict[tuple[int, UOp], int] = {}
+        self.has_reduce: set[UOp] = set()
+        self.stored: set[UOp] = set()
+
+    def run(self) -> set[UOp]:
+        for u in reversed(self.order):
+            contexts = self.contexts.pop(u, set())
+            if u.op is Ops.BUFFER or (u.op.kind == "leaf" and u not in self.must):
+                continue
+            if u in self.must or self._worth_storing(u, contexts):
+                contexts = self._store(u)
+            if u.op.kind == "reduce":
+                contexts = self._place_reduce(u, contexts)
+            self._hand_down(u, contexts)
+        return self.stored
+
+    def _store(self, u: UOp) -> set[Context]:
+        self.stored.add(u)
+        return {Context(u, 0, True, False)}
+
+    def _worth_storing(self, u: UOp, contexts: set[Context]) -> bool:
+        if u.op.kind == "movement":
+            return False  # its source is the better place
+        cost = self.cost[u]
+        if cost > EXPANDED_COST and any(c.expanded for c in contexts):
+            return True
+        again = len(contexts) - 1
+        return cost * again > SHARED_COST or (again >= MAX_CONTEXTS and cost > 1)
+
+    def _place_reduce(self, u: UOp, contexts: set[Context]) -> set[Context]:
+        if len(contexts) == 1:
+            (only,) = contexts
+            if only.pure and only.kernel not in self.has_reduce:
+                self.has_reduce.add(only.kernel)
+                return contexts
+        self.has_reduce.add(u)
+        return self._store(u)
+
+    def _hand_down(self, u: UOp, contexts: set[Context]) -> None:
+        if u.op.kind == "elementwise" or u.op is Ops.STAGE:
+            passed = contexts
+        else:
+            keeps = u.op in (Ops.RESHAPE, Ops.PERMUTE)
+            grows = u.op is Ops.EXPAND and _repeats(u)
+            passed = {
+                Context(c.kernel, self._view(c.view, u), c.pure and keeps,
+                        grows or (c.expanded and keeps))
+                for c in contexts
+            }  # fmt: skip
+        for s in u.src:
+            self.contexts.setdefault(s, set()).update(passed)
+
+    def _view(self, outer: int, u: UOp) -> int:
+        return self.views.setdefault((outer, u), len(self.views) + 1)
+
+
+def _repeats(u: UOp) -> bool:
+    return math.prod(u.shape) > math.prod(u.src[0].shape)

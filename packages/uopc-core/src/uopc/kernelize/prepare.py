@@ -1,0 +1,59 @@
+"""Before grouping: detach markers vanish, unsupported ops are lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from uopc.uop import OpDef, Ops, UOp, toposort
+
+MAX_LOWERINGS = 32
+
+
+def prepare(
+    roots: Sequence[UOp],
+    leaves: Mapping[UOp, UOp],
+    supports: Callable[[OpDef], bool],
+) -> list[UOp]:
+    """The roots over ``leaves`` (already computed nodes and their buffers).
+
+    Ops that the backend does not support are replaced by their ``lower``,
+    again and again until none is left. Raises NotImplementedError for an op
+    with neither a spelling nor a ``lower``.
+    """
+    current = _rewrite(roots, leaves, supports)
+    for _ in range(MAX_LOWERINGS):
+        if all(supports(u.op) for u in toposort(current)):
+            return current
+        current = _rewrite(current, {}, supports)
+    raise RuntimeError("lowering of ops does not come to an end")
+
+
+def _rewrite(
+    roots: Sequence[UOp],
+    leaves: Mapping[UOp, UOp],
+    supports: Callable[[OpDef], bool],
+) -> list[UOp]:
+    new: dict[UOp, UOp] = {}
+    for u in toposort(roots, lambda n: () if n in leaves else n.src):
+        if u in leaves:
+            new[u] = leaves[u].reshape(u.shape)
+            continue
+        if u.op is Ops.STAGE and u.arg == "detach":
+            new[u] = new[u.src[0]]
+            continue
+        v = u.with_src(tuple(new[s] for s in u.src))
+        if not supports(v.op):
+            if v.op.lower is None:
+                raise NotImplementedError(
+                    f"the backend has no spelling for {v.op.name} and the op has no "
+                    "'lower'; register one with the uopc_register_spellings hook"
+                )
+            lowered = v.op.lower(v)
+            if lowered.shape != v.shape or lowered.dtype is not v.dtype:
+                raise ValueError(
+                    f"{v.op.name}: 'lower' gave {lowered.dtype}{list(lowered.shape)}, "
+                    f"expected {v.dtype}{list(v.shape)}"
+                )
+            v = lowered
+        new[u] = v
+    return [new[r] for r in roots]

@@ -1,0 +1,42 @@
+"""Plugins: the hooks, the host that loads who implements them, and what failed.
+
+A distribution joins in by an entry point of group `uopc.plugins` that names a module
+with functions marked `@hookimpl`. Importing this package loads no plugin: the first
+question to `registry()` does.
+"""
+
+from uopc.plugins.failures import PluginError, PluginFailure, PluginWarning
+from uopc.plugins.hookspecs import (
+    BackendRegister,
+    CommandAdder,
+    OpRegister,
+    RewritesRegister,
+    SpellingRegister,
+    VjpRegister,
+    hookimpl,
+    hookspec,
+)
+from uopc.plugins.host import PluginHost, PluginInfo, current, registry, use
+from uopc.plugins.registry import Command, DuplicateError, Registry
+
+__all__ = [
+    "BackendRegister",
+    "Command",
+    "CommandAdder",
+    "DuplicateError",
+    "OpRegister",
+    "PluginError",
+    "PluginFailure",
+    "PluginHost",
+    "PluginInfo",
+    "PluginWarning",
+    "Registry",
+    "RewritesRegister",
+    "SpellingRegister",
+    "VjpRegister",
+    "current",
+    "hookimpl",
+    "hookspec",
+    "registry",
+    "use",
+]

@@ -1,0 +1,5 @@
+"""One kernel: from a graph over whole arrays to loops over elements."""
+
+from uopc.rangeify.loops import rangeify
+
+__all__ = ["rangeify"]

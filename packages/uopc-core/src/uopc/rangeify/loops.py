@@ -1,0 +1,282 @@
+"""rangeify: give every node its loop ranges, and turn reads into addresses.
+
+The walk down from the output hands each node the indices it is read at;
+movement ops only rewrite indices and vanish. The walk up then builds, for each
+node and index, one scalar expression. A reduction becomes a loop of its own
+over a local accumulator. The result is a tree of statements::
+
+    SINK( END(range, STORE(acc, 0, 0.0), END(range, STORE(acc, ...)), STORE(out, ...)) )
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from uopc.dtype import DType, i32, i64
+from uopc.rangeify.movement import Index, Indexer
+from uopc.simplify import Simplifier
+from uopc.uop import OpDef, Ops, UOp, substitute, toposort
+
+Use = tuple[UOp, Index]
+# Numbers from here on name gathered indices, which act like loop variables
+# (their values lie within an axis) until their expressions are known.
+GATHERED = 1 << 20
+
+
+def rangeify(roots: Sequence[UOp], name: str) -> UOp:
+    """The loop program that computes ``roots``, all of one shape.
+
+    Each root is stored to a buffer of its own; its slot is the largest that
+    is still read plus one, counting on for further roots.
+    """
+    return _Rangeify(roots).run(name)
+
+
+class _Rangeify:
+    def __init__(self, roots: Sequence[UOp]) -> None:
+        self.roots = roots
+        # The indices of a gather decide where its table is read: first.
+        self.order = toposort(roots, _sources)
+        self.simplify = Simplifier()
+        self.dtype = _index_dtype(self.order)
+        self.indexer = Indexer(self.dtype, self.simplify)
+        self.uses: dict[UOp, dict[Index, None]] = {}
+        self.src_uses: dict[Use, list[Use]] = {}
+        self.values: dict[Use, UOp] = {}
+        self.ranges: list[UOp] = []
+        self.reduce_ranges: dict[Use, list[UOp]] = {}
+        self.gathered: dict[UOp, tuple[Use, int]] = {}
+        # Statements in the body of each range; None is outside all loops.
+        self.body: dict[UOp | None, list[UOp]] = {None: []}
+        self.parent: dict[UOp, UOp | None] = {}
+        self.accumulators = 0
+
+    def run(self, name: str) -> UOp:
+        shape = self.roots[0].shape
+        index, inner = [], None
+        for n in shape:
+            index.append(self._range(n))
+        for r in index:
+            if r.op is Ops.RANGE:
+                self.body[r], self.parent[r], inner = [], inner, r
+        for root in self.roots:
+            self.uses.setdefault(root, {})[tuple(index)] = None
+        for u in reversed(self.order):
+            for at in self.uses.get(u, {}):
+                self._descend(u, at)
+        for u in self.order:
+            for at in self.uses.get(u, {}):
+                self.values[u, at] = self._value(u, at)
+        stores = [self.simplify(self.values[r, tuple(index)]) for r in self.roots]
+        address = self.indexer.flatten(index, shape)
+        return self._assemble(name, inner, stores, address)
+
+    def _range(self, extent: int) -> UOp:
+        if extent == 1:
+            return self.indexer.const(0)
+        r = UOp(Ops.RANGE, (), (len(self.ranges), extent, self.dtype))
+        self.ranges.append(r)
+        return r
+
+    # -- down: indices --------------------------------------------------------
+
+    def _descend(self, u: UOp, at: Index) -> None:
+        """Hand the sources of ``u`` the indices they are read at."""
+        match u.op.kind:
+            case "leaf":
+                reads: list[Use] = []
+            case "elementwise":
+                reads = [(s, at) for s in u.src]
+            case "movement":
+                reads = [(u.src[0], self.indexer.source_index(u, at))]
+            case "reduce":
+                reads = [(u.src[0], at + self._open_loops(u, at))]
+            case _:
+                reads = self._select(u, at)
+        self.src_uses[u, at] = reads
+        for s, index in reads:
+            self.uses.setdefault(s, {})[index] = None
+
+    def _open_loops(self, u: UOp, at: Index) -> Index:
+        extents = u.src[0].shape[len(u.shape) :]
+        index = tuple(self._range(n) for n in extents)
+        outer = self._innermost(at)
+        self.reduce_ranges[u, at] = loops = [r for r in index if r.op is Ops.RANGE]
+        for r in loops:
+            self.body[r], self.parent[r], outer = [], outer, r
+        return index
+
+    def _innermost(self, index: Index) -> UOp | None:
+        """The innermost loop that ``index`` depends on."""
+        found: UOp | None = None
+        pending = [u for u in toposort(index) if u.op is Ops.RANGE]
+        while pending:
+            r = pending.pop()
+            if r in self.gathered:
+                (_, at), _ = self.gathered[r]
+                pending += [v for v in toposort(at) if v.op is Ops.RANGE]
+            elif self._depth(r) > self._depth(found):
+                found = r
+        return found
+
+    def _depth(self, r: UOp | None) -> int:
+        depth = 0
+        while r is not None:
+            depth, r = depth + 1, self.parent[r]
+        return depth
+
+    def _select(self, u: UOp, at: Index) -> list[Use]:
+        if u.op is Ops.STACK:
+            return [(s, at[1:]) for s in u.src]
+        if u.op is Ops.STAGE:
+            return [(u.src[0], at)]
+        x, idx = u.src[0], u.src[1:]
+        if 0 in x.shape[: len(idx)]:
+            return []  # nothing to read: every index is out of range
+        lead = at[: len(idx[0].shape)]
+        read: list[Use] = [(i, lead) for i in idx]
+        where = [
+            self._gathered((i, lead), n) for i, n in zip(idx, x.shape, strict=False)
+        ]
+        return [*read, (x, tuple(where) + at[len(lead) :])]
+
+    def _gathered(self, use: Use, extent: int) -> UOp:
+        """A stand-in for a gathered index, clamped to its axis."""
+        if use[0].op is Ops.CONST:
+            return self.indexer.const(int(use[0].value))
+        arg = (GATHERED + len(self.gathered), extent, self.dtype)
+        r = UOp(Ops.RANGE, (), arg)
+        self.gathered[r] = (use, extent)
+        return r
+
+    # -- up: values -----------------------------------------------------------
+
+    def _value(self, u: UOp, at: Index) -> UOp:
+        """The scalar expression for ``u`` at ``at``."""
+        uses = self.src_uses[u, at]
+        src = tuple(self.values[use] for use in uses)
+        match u.op:
+            case Ops.CONST:
+                return u
+            case Ops.BUFFER:
+                return UOp(Ops.INDEX, (u, at[0]))
+            case Ops.IOTA:
+                return self.simplify(at[0].cast(u.dtype))
+            case Ops.REDUCE:
+                return self._reduce(u, at, src[0])
+            case Ops.STACK:
+                return self._choose(src, at[0])
+            case Ops.INDEX:
+                return self._inside(u, uses, src)
+            case Ops.STAGE:
+                return src[0]
+            case _ if u.op.kind == "movement":
+                return src[0]
+            case _ if u.op.kind == "elementwise":
+                return self.simplify(UOp(u.op, src, u.arg))
+        raise ValueError(f"{u.op.name} cannot be lowered to loops")
+
+    def _choose(self, src: Sequence[UOp], which: UOp) -> UOp:
+        """STACK: the source whose number is ``which``, by halving."""
+        if len(src) == 1:
+            return src[0]
+        low, high = self.simplify.bounds(which)
+        if low == high:
+            return src[low]
+        options = list(enumerate(src))
+        return self.simplify(self._bisect(options, which))
+
+    def _bisect(self, options: list[tuple[int, UOp]], which: UOp) -> UOp:
+        if len(options) == 1:
+            return options[0][1]
+        half = len(options) // 2
+        cond = which < self.indexer.const(options[half][0])
+        return cond.where(
+            self._bisect(options[:half], which), self._bisect(options[half:], which)
+        )
+
+    def _inside(self, u: UOp, uses: list[Use], src: tuple[UOp, ...]) -> UOp:
+        """INDEX: the element read, or 0 where an index is out of range."""
+        value = src[-1] if src else UOp.const(0, u.dtype)
+        for i, n in zip(src[:-1], u.src[0].shape, strict=False):
+            ok = self.simplify(_in_range(i, n))
+            value = ok.where(value, UOp.const(0, u.dtype))
+        return self.simplify(value)
+
+    def _reduce(self, u: UOp, at: Index, value: UOp) -> UOp:
+        """Emit the accumulation loops; the value is the accumulator's."""
+        op, _ = u.arg
+        loops = self.reduce_ranges[u, at]
+        if not loops:
+            return value
+        acc = UOp.buffer(1, u.dtype, self.accumulators, space="local")
+        self.accumulators += 1
+        zero = self.indexer.const(0)
+        read = UOp(Ops.INDEX, (acc, zero))
+        start = UOp(Ops.STORE, (acc, zero, identity(op, u.dtype)))
+        step = UOp(op, (read, value))
+        statement = UOp(Ops.STORE, (acc, zero, step))
+        for r in reversed(loops):
+            statement = UOp(Ops.END, (r, *self.body.pop(r), statement))
+        self.body[self.parent[loops[0]]] += [start, statement]
+        return read
+
+    def _assemble(
+        self, name: str, inner: UOp | None, values: list[UOp], address: UOp
+    ) -> UOp:
+        """Close the loops around the stores and number the outputs."""
+        r, block = inner, [*self.body[inner]]
+        roots = [*block, *values, *(s for b in self.body.values() for s in b)]
+        # Stand-ins give way first, so that reads which vanish are not counted.
+        stand_ins = self._stand_ins()
+        used = toposort(substitute(roots, stand_ins))
+        slots = [
+            u.arg[2] for u in used if u.op is Ops.BUFFER and u.arg[4] == "global"
+        ]
+        slot = max(slots, default=-1) + 1
+        for k, value in enumerate(values):
+            size = math.prod(self.roots[0].shape)
+            out = UOp.buffer(size, value.dtype, slot + k)
+            block.append(UOp(Ops.STORE, (out, address, value)))
+        while r is not None:
+            end = UOp(Ops.END, (r, *block))
+            r = self.parent[r]
+            block = [*self.body[r], end]
+        sink = UOp(Ops.SINK, tuple(block), name)
+        return self.simplify(substitute([sink], stand_ins)[0])
+
+    def _stand_ins(self) -> dict[UOp, UOp]:
+        """What each gathered index stands for: clamped, so reads are in bounds."""
+        result: dict[UOp, UOp] = {}
+        for r, (use, extent) in self.gathered.items():
+            i = self.values[use]
+            safe = _in_range(i, extent).where(i, i.const_like(0)).cast(self.dtype)
+            result[r] = substitute([safe], result)[0]
+        return result
+
+
+def _sources(u: UOp) -> tuple[UOp, ...]:
+    return (*u.src[1:], u.src[0]) if u.op is Ops.INDEX else u.src
+
+
+def _in_range(i: UOp, extent: int) -> UOp:
+    below = i < UOp.const(min(extent, i.dtype.max), i.dtype)
+    if i.dtype.kind == "uint":
+        return below
+    return (UOp.const(-1, i.dtype) < i) & below
+
+
+def identity(op: OpDef, dtype: DType) -> UOp:
+    """What a reduction by ``op`` starts from."""
+    if op is Ops.ADD:
+        return UOp.const(0, dtype)
+    if op is Ops.MUL:
+        return UOp.const(1, dtype)
+    return UOp.const(float("-inf") if dtype.is_float else dtype.min, dtype)
+
+
+def _index_dtype(order: Sequence[UOp]) -> DType:
+    """64-bit only where some position does not fit 32 bits."""
+    largest = max((math.prod(u.shape) for u in order), default=0)
+    return i32 if largest < 2**31 else i64

@@ -1,0 +1,71 @@
+"""The data behind BUFFER nodes.
+
+A BUFFER is a slot and a version; writing makes a new version, so readers built
+earlier keep the value they were built on. Data lives as long as its node.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from uopc.dtype import DType, from_numpy
+from uopc.uop import UOp
+
+Array = np.ndarray[Any, Any]
+
+# Parsed text has small slots; live data never shares them.
+FIRST_SLOT = 1 << 20
+ALIGNMENT = 64
+
+_slots = itertools.count(FIRST_SLOT)
+_versions = itertools.count(1)
+_data: weakref.WeakKeyDictionary[UOp, Array] = weakref.WeakKeyDictionary()
+# Why the data of a node is gone, where it was given up on purpose.
+_released: weakref.WeakKeyDictionary[UOp, str] = weakref.WeakKeyDictionary()
+
+
+def empty(size: int, dtype: DType) -> Array:
+    """A flat array whose first byte lies on a cache line's start."""
+    nbytes = size * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes].view(dtype.numpy)
+
+
+def new_buffer(array: Array) -> UOp:
+    """A BUFFER of its own that holds ``array`` (flat; owned from now on)."""
+    node = UOp.buffer(array.size, from_numpy(array.dtype), next(_slots))
+    _data[node] = array
+    return node
+
+
+def next_version(node: UOp, array: Array) -> UOp:
+    """The same slot, written anew: the BUFFER that later readers use."""
+    size, dtype, slot, _, _ = node.arg
+    if array.size != size or from_numpy(array.dtype) is not dtype:
+        raise ValueError(f"{array.dtype}[{array.size}] does not fit {node!r}")
+    new = UOp.buffer(size, dtype, slot, next(_versions))
+    _data[new] = array
+    return new
+
+
+def buffer_data(node: UOp) -> Array:
+    """The flat array behind a BUFFER.
+
+    Raises RuntimeError if it has none: parsed text, or data given up since.
+    """
+    try:
+        return _data[node]
+    except KeyError:
+        why = _released.get(node, "it was never given any")
+        raise RuntimeError(f"buffer {node.arg} has no data: {why}") from None
+
+
+def release(node: UOp, why: str) -> None:
+    """Free the data of a BUFFER whose node may live on in old graphs."""
+    if _data.pop(node, None) is not None:
+        _released[node] = why

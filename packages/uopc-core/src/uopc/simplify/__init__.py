@@ -1,0 +1,22 @@
+"""Rewrite rules over scalar expressions, with integer interval analysis."""
+
+from uopc.simplify.bounds import Bounds
+from uopc.simplify.pattern import ANY, BOOLS, INTS, Exactly, Num, Op, Pat, Rule, Var
+from uopc.simplify.rewrite import Simplifier, fold
+from uopc.simplify.rules import RULES
+
+__all__ = [
+    "ANY",
+    "BOOLS",
+    "INTS",
+    "RULES",
+    "Bounds",
+    "Exactly",
+    "Num",
+    "Op",
+    "Pat",
+    "Rule",
+    "Simplifier",
+    "Var",
+    "fold",
+]

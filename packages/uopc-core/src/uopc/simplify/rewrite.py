@@ -1,0 +1,84 @@
+"""The one rewriter: bottom-up, to a fixed point, remembering every node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from uopc.config import get
+from uopc.simplify.bounds import Bounds
+from uopc.simplify.pattern import Rule
+from uopc.simplify.rules import RULES
+from uopc.uop import OpDef, Ops, UOp
+
+MAX_REWRITES = 10_000_000
+
+
+class Simplifier:
+    """Simplifies expressions and statements over one set of rules.
+
+    Results are remembered, so building an expression step by step and
+    simplifying each step costs no more than simplifying it once.
+    """
+
+    def __init__(self, rules: Iterable[Rule] = RULES) -> None:
+        self.bounds = Bounds()
+        self._memo: dict[UOp, UOp] = {}
+        self._rules: dict[OpDef, list[Rule]] = {}
+        for rule in rules:
+            self._rules.setdefault(rule.pattern.op, []).append(rule)
+        self._trace = get("UOPC_DEBUG") >= 4
+
+    def __call__(self, root: UOp) -> UOp:
+        """The simplified ``root``."""
+        memo, stack = self._memo, [root]
+        for _ in range(MAX_REWRITES):
+            if not stack:
+                return memo[root]
+            u = stack[-1]
+            if u in memo:
+                stack.pop()
+                continue
+            waiting = [s for s in reversed(u.src) if s not in memo]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            new = u.with_src(tuple(memo[s] for s in u.src))
+            better = memo.get(new)
+            better = self._step(new) if better is None else better
+            if better is None or better is new:
+                memo[new] = memo[u] = new
+            elif better in memo:
+                memo[new] = memo[u] = memo[better]
+            else:
+                stack.append(better)
+        raise RuntimeError("the rewrite rules do not come to an end")
+
+    def _step(self, u: UOp) -> UOp | None:
+        """One rewrite at the top of ``u``, whose sources are simplified."""
+        if u.op.kind != "elementwise":
+            return None
+        folded = fold(u)
+        if folded is not None:
+            return folded
+        if u.op.commutative and u.src[0].op is Ops.CONST is not u.src[1].op:
+            return UOp(u.op, (u.src[1], u.src[0]), u.arg)
+        for rule in self._rules.get(u.op, ()):
+            new = rule.apply(u, self.bounds)
+            if new is not None:
+                if self._trace:
+                    print(f"rewrite {rule.name}: {u!r} -> {new!r}")
+                return new
+        return None
+
+
+def fold(u: UOp) -> UOp | None:
+    """The constant that ``u`` is, if its op is exact and its sources constant."""
+    if not u.op.exact or u.op.numpy is None:
+        return None
+    if any(s.op is not Ops.CONST for s in u.src):
+        return None
+    values = [np.asarray(s.value, s.dtype.numpy) for s in u.src]
+    with np.errstate(all="ignore"):
+        return UOp.const(u.op.numpy(u, *values).item(), u.dtype)

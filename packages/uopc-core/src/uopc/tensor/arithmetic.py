@@ -1,0 +1,261 @@
+"""Tensor's operators and elementwise functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from uopc import composite
+from uopc.composite import broadcast_shape, broadcast_to
+from uopc.dtype import DType, boolean, promote, promote_scalar
+from uopc.tensor.base import Base, Operand
+from uopc.uop import UOp
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Arithmetic(Base):
+    """Operators broadcast and promote; Python numbers are weak."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a + b, *parents)
+
+    def __radd__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(b + a, *parents)
+
+    def __mul__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a * b, *parents)
+
+    def __rmul__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(b * a, *parents)
+
+    def __sub__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a - b, *parents)
+
+    def __rsub__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(b - a, *parents)
+
+    def __neg__(self) -> Self:
+        return self._new(-self.uop)
+
+    def __truediv__(self, other: Operand) -> Self:
+        """Division; integers become f32 first."""
+        a, b, parents = self._float_pair(other)
+        return self._new(a / b, *parents)
+
+    def __rtruediv__(self, other: Operand) -> Self:
+        a, b, parents = self._float_pair(other)
+        return self._new(b / a, *parents)
+
+    def _float_pair(self, other: Operand) -> tuple[UOp, UOp, tuple[Base, ...]]:
+        a, b, parents = self._pair(other)
+        wanted = promote_scalar(a.dtype, 1.0)
+        return a.cast(wanted), b.cast(wanted), parents
+
+    def __floordiv__(self, other: Operand) -> Self:
+        """Division toward minus infinity; an integer divided by 0 is 0."""
+        a, b, parents = self._pair(other)
+        return self._new(a // b, *parents)
+
+    def __mod__(self, other: Operand) -> Self:
+        """Remainder with the divisor's sign; an integer modulo 0 is 0."""
+        a, b, parents = self._pair(other)
+        return self._new(a % b, *parents)
+
+    def __pow__(self, exponent: int | float) -> Self:
+        """A power with a constant exponent.
+
+        Integer exponents are products (exact for integers, any base); 0.5 is
+        the square root; others go through exp and log, so the base must be
+        positive.
+        """
+        if isinstance(exponent, float) and exponent.is_integer():
+            exponent = int(exponent)
+        if not isinstance(exponent, int):
+            x = self._float()
+            if exponent == 0.5:
+                return self._new(x.sqrt())
+            return self._new(composite.exp(composite.log(x) * exponent))
+        if exponent < 0:
+            return (self**-exponent).reciprocal()
+        result, power = None, self.uop
+        while exponent:
+            if exponent & 1:
+                result = power if result is None else result * power
+            power, exponent = power * power, exponent >> 1
+        return self._new(self.uop.const_like(1) if result is None else result)
+
+    def __and__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a & b, *parents)
+
+    def __or__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a | b, *parents)
+
+    def __xor__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a ^ b, *parents)
+
+    def __lshift__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a << b, *parents)
+
+    def __rshift__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other)
+        return self._new(a >> b, *parents)
+
+    def __invert__(self) -> Self:
+        """Not, of bool; all bits flipped, of integers."""
+        if self.dtype is boolean:
+            return self._new(self.uop.logical_not())
+        every_bit = self.dtype.max if self.dtype.kind == "uint" else -1
+        return self._new(self.uop ^ every_bit)
+
+    # -- comparisons ----------------------------------------------------------
+
+    def __lt__(self, other: Operand) -> Self:
+        a, b, _ = self._compared(other)
+        return self._new(a < b)
+
+    def __gt__(self, other: Operand) -> Self:
+        a, b, _ = self._compared(other)
+        return self._new(b < a)
+
+    def __le__(self, other: Operand) -> Self:
+        a, b, _ = self._compared(other)
+        return self._new((a < b) | a.eq(b))
+
+    def __ge__(self, other: Operand) -> Self:
+        a, b, _ = self._compared(other)
+        return self._new((b < a) | a.eq(b))
+
+    def eq(self, other: Operand) -> Self:
+        """Elementwise ``==``; NaN equals nothing."""
+        a, b, _ = self._compared(other)
+        return self._new(a.eq(b))
+
+    def ne(self, other: Operand) -> Self:
+        """Elementwise ``!=``; NaN differs from everything."""
+        a, b, _ = self._compared(other)
+        return self._new(a.ne(b))
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return self.eq(other)
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return self.ne(other)
+
+    def _compared(self, other: Operand) -> tuple[UOp, UOp, tuple[Base, ...]]:
+        return self._pair(other)
+
+    # -- functions ------------------------------------------------------------
+
+    def maximum(self, other: Operand) -> Self:
+        """The larger of two, NaN if either is; a tie's gradient splits evenly."""
+        a, b, parents = self._pair(other)
+        return self._new(a.maximum(b), *parents)
+
+    def minimum(self, other: Operand) -> Self:
+        """The smaller of two: ``-max(-a, -b)``."""
+        a, b, parents = self._pair(other)
+        return self._new(-((-a).maximum(-b)), *parents)
+
+    def where(self, a: Operand, b: Operand) -> Self:
+        """``a`` where this bool tensor is true, else ``b``."""
+        if self.dtype is not boolean:
+            raise TypeError(f"where: the condition must be bool, not {self.dtype}")
+        tensors = [t for t in (a, b) if isinstance(t, Base)]
+        if not tensors:
+            tensors = [Base(a)]  # two numbers: the first gives the dtype
+        dtype = tensors[0].dtype
+        for t in tensors[1:]:
+            dtype = promote(dtype, t.dtype)
+        for v in (a, b):
+            if not isinstance(v, Base):
+                dtype = promote_scalar(dtype, v)
+        shape = broadcast_shape(self.shape, *(t.shape for t in tensors))
+        x, y = (
+            broadcast_to(v.uop.cast(dtype), shape)
+            if isinstance(v, Base)
+            else UOp.const(v, dtype).broadcast_scalar(shape)
+            for v in (a, b)
+        )
+        return self._new(broadcast_to(self.uop, shape).where(x, y), *tensors)
+
+    def cast(self, dtype: DType) -> Self:
+        """Convert; out of range saturates, NaN gives 0, integers wrap."""
+        return self._new(self.uop.cast(dtype))
+
+    def exp(self) -> Self:
+        """e to the power x."""
+        return self._new(composite.exp(self._float()))
+
+    def log(self) -> Self:
+        """Natural logarithm; NaN below 0, -inf at 0."""
+        return self._new(composite.log(self._float()))
+
+    def exp2(self) -> Self:
+        """2 to the power x."""
+        return self._new(self._float().exp2())
+
+    def log2(self) -> Self:
+        """Logarithm to base 2."""
+        return self._new(self._float().log2())
+
+    def sqrt(self) -> Self:
+        """Square root; NaN below 0."""
+        return self._new(self._float().sqrt())
+
+    def sin(self) -> Self:
+        """Sine, x in radians."""
+        return self._new(self._float().sin())
+
+    def cos(self) -> Self:
+        """Cosine, x in radians."""
+        return self._new(composite.cos(self._float()))
+
+    def tanh(self) -> Self:
+        """Hyperbolic tangent."""
+        return self._new(composite.tanh(self._float()))
+
+    def sigmoid(self) -> Self:
+        """1 / (1 + exp(-x)), without overflow."""
+        return self._new(composite.sigmoid(self._float()))
+
+    def relu(self) -> Self:
+        """x where positive, else 0; the gradient at 0 is 0."""
+        return self._new(composite.relu(self.uop))
+
+    def gelu(self) -> Self:
+        """GELU in its tanh form (torch's default is the erf form)."""
+        return self._new(composite.gelu(self._float()))
+
+    def abs(self) -> Self:
+        """max(x, -x); the gradient at 0 is 0."""
+        return self._new(composite.absolute(self.uop))
+
+    __abs__ = abs
+
+    def square(self) -> Self:
+        """x * x."""
+        return self._new(composite.square(self.uop))
+
+    def reciprocal(self) -> Self:
+        """1 / x."""
+        return self._new(self._float().recip())
+
+    def detach(self) -> Self:
+        """The same value, through which no gradient flows."""
+        t = self._new(self.uop.detach())
+        t.requires_grad, t._leaf = False, True
+        return t

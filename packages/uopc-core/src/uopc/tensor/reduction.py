@@ -1,0 +1,122 @@
+"""Tensor's functions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from uopc import composite
+from uopc.composite import broadcast_shape, broadcast_to, reduce_axes
+from uopc.dtype import boolean, i32, promote
+from uopc.tensor.arithmetic import Arithmetic
+from uopc.uop import Ops, UOp
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Axis = int | Sequence[int] | None
+
+
+class Reduction(Arithmetic):
+    """``axis`` is a number, several, or None for all; negative counts back."""
+
+    __slots__ = ()
+
+    def sum(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Sum; bool is counted as i32."""
+        x = self.uop.cast(i32) if self.dtype is boolean else self.uop
+        return self._new(reduce_axes(x, Ops.ADD, self._axes(axis), keepdim))
+
+    def prod(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Product; bool is counted as i32."""
+        x = self.uop.cast(i32) if self.dtype is boolean else self.uop
+        return self._new(reduce_axes(x, Ops.MUL, self._axes(axis), keepdim))
+
+    def max(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Largest value, NaN if any is; ties share the gradient evenly.
+
+        Raises ValueError over no elements.
+        """
+        return self._new(reduce_axes(self.uop, Ops.MAX, self._axes(axis), keepdim))
+
+    def min(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Smallest value: ``-max(-x)``; ties share the gradient evenly."""
+        if self.dtype.is_int or self.dtype is boolean:
+            # Complement reverses the order of integers without overflow.
+            return ~((~self).max(axis, keepdim))
+        return -((-self).max(axis, keepdim))
+
+    def mean(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Mean; integers become f32. NaN over no elements."""
+        return self._new(composite.mean(self._float(), self._axes(axis), keepdim))
+
+    def var(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Population variance (divides by n; torch divides by n - 1)."""
+        return self._new(composite.variance(self._float(), self._axes(axis), keepdim))
+
+    def softmax(self, axis: int = -1) -> Self:
+        """exp(x) over its sum along one axis."""
+        return self._new(composite.softmax(self._float(), self._axis(axis)))
+
+    def log_softmax(self, axis: int = -1) -> Self:
+        """Logarithm of softmax, without overflow."""
+        return self._new(composite.log_softmax(self._float(), self._axis(axis)))
+
+    def cross_entropy(self, labels: Self) -> Self:
+        """Mean of ``-log_softmax(self)[label]`` over all labels.
+
+        Args:
+            labels: class indices, an integer tensor of this shape without the
+                last axis, which holds the classes.
+        """
+        if not labels.dtype.is_int or labels.shape != self.shape[:-1]:
+            raise ValueError(
+                f"cross_entropy: logits {self.dtype}{list(self.shape)} need integer "
+                f"labels of shape {list(self.shape[:-1])}, got "
+                f"{labels.dtype}{list(labels.shape)}"
+            )
+        return self._new(composite.cross_entropy(self._float(), labels.uop))
+
+    def one_hot(self, n: int) -> Self:
+        """A new last axis of length ``n``: 1.0 at the index, else 0.0 (f32)."""
+        if not self.dtype.is_int:
+            raise TypeError(f"one_hot needs an integer tensor, not {self.dtype}")
+        mask = self._new(composite.one_hot(self.uop, n))
+        return mask.where(1.0, 0.0)
+
+    def __matmul__(self, other: Self) -> Self:
+        """Matrix product by NumPy's rules: 1-d operands, broadcast batches."""
+        dtype = promote(self.dtype, other.dtype)
+        a, b = self.uop.cast(dtype), other.uop.cast(dtype)
+        if not a.shape or not b.shape:
+            raise ValueError(_mismatch(self, other, "both need at least one axis"))
+        if len(a.shape) == 1:
+            a = a.reshape((1, *a.shape))
+        if len(b.shape) == 1:
+            b = b.reshape((*b.shape, 1))
+        if a.shape[-1] != b.shape[-2]:
+            raise ValueError(
+                _mismatch(self, other, f"inner lengths {a.shape[-1]} and {b.shape[-2]}")
+            )
+        lead = broadcast_shape(a.shape[:-2], b.shape[:-2])
+        out = composite.matmul(
+            broadcast_to(a, lead + a.shape[-2:]), broadcast_to(b, lead + b.shape[-2:])
+        )
+        return self._new(_drop_axes(out, self.ndim == 1, other.ndim == 1), other)
+
+    matmul = __matmul__
+    dot = __matmul__
+
+
+def _drop_axes(out: UOp, rows: bool, columns: bool) -> UOp:
+    """Remove the axes that 1-d operands were given."""
+    *lead, m, n = out.shape
+    kept = ([] if rows else [m]) + ([] if columns else [n])
+    return out if not rows and not columns else out.reshape((*lead, *kept))
+
+
+def _mismatch(a: Reduction, b: Reduction, why: str) -> str:
+    return (
+        f"matmul: {a.dtype}{list(a.shape)} @ {b.dtype}{list(b.shape)}: {why}; "
+        "expected (..., M, K) @ (..., K, N)"
+    )

@@ -1,0 +1,124 @@
+"""The Tensor class: its constructors and ``backward``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from uopc.composite import full, iota
+from uopc.dtype import DType, f32, i32
+from uopc.plugins import current
+from uopc.tensor.base import Base, _live, realize_all
+from uopc.tensor.movement import Movement, _shape_of
+from uopc.tensor.random import default as generator
+from uopc.uop import UOp, toposort
+
+__all__ = ["Tensor", "realize_all"]
+
+
+class Tensor(Movement):
+    """A lazy array of numbers.
+
+    Operations build a graph; ``numpy()``, ``item()`` or ``realize()`` compute
+    it. NumPy arrays are copied and keep their dtype, Python floats become f32
+    and integers i32. Values never change under a reader: ``assign`` gives a
+    tensor a new value for later readers only.
+
+    Args:
+        data: a number, nested lists, a NumPy array, or a UOp.
+        dtype: convert to this element type.
+        requires_grad: let ``backward`` leave a gradient here.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def zeros(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
+        """All zeros."""
+        return cls(full(_shape_of(shape), 0, dtype), **kwargs)
+
+    @classmethod
+    def ones(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
+        """All ones."""
+        return cls(full(_shape_of(shape), 1, dtype), **kwargs)
+
+    @classmethod
+    def full(
+        cls, shape: Sequence[int], value: float, dtype: DType | None = None
+    ) -> Tensor:
+        """One value everywhere; the dtype of a bare number by default."""
+        return cls(full(shape, value, dtype or cls(value).dtype))
+
+    @classmethod
+    def arange(
+        cls,
+        start: float,
+        stop: float | None = None,
+        step: float = 1,
+        dtype: DType | None = None,
+    ) -> Tensor:
+        """Evenly spaced numbers from ``start`` (0 if alone) up to ``stop``."""
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            raise ValueError("arange: the step must not be 0")
+        n = max(0, int(-(-(stop - start) // step)))
+        whole = all(isinstance(v, int) for v in (start, stop, step))
+        wanted = dtype or (i32 if whole else f32)
+        place = iota(n).cast(wanted)
+        if step != 1:
+            place = place * step
+        return cls(place + start if start else place)
+
+    @classmethod
+    def rand(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
+        """Uniform in [0, 1)."""
+        return cls(generator.uniform(_shape_of(shape), dtype), **kwargs)
+
+    @classmethod
+    def randn(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
+        """Normal with mean 0 and variance 1."""
+        return cls(generator.normal(_shape_of(shape), dtype), **kwargs)
+
+    @staticmethod
+    def manual_seed(seed: int) -> None:
+        """Start the stream of random numbers over."""
+        generator.seed(seed)
+
+    @staticmethod
+    def realize_all(tensors: Sequence[Tensor]) -> None:
+        """Compute several tensors together: one plan, one native call."""
+        realize_all(tensors)
+
+    def backward(self, params: Sequence[Tensor] | None = None) -> Tensor:
+        """Add d(self)/d(p) to ``p.grad`` for each p, and return this tensor.
+
+        Gradients are lazy tensors. Without ``params``, every leaf that this
+        tensor depends on and that has ``requires_grad`` gets one. Works before
+        and after the value has been read.
+
+        Raises AssertionError unless this is a scalar, RuntimeError if no
+        gradient engine is installed.
+        """
+        if self.shape != ():
+            raise AssertionError(f"backward needs a scalar, got shape {self.shape}")
+        root = self.uop if self._graph is None else self._graph
+        if params is None:
+            reached = set(toposort([root]))
+            params = [
+                t
+                for t in _live
+                if t._leaf and t.requires_grad and t.uop in reached
+                and isinstance(t, Tensor)
+            ]  # fmt: skip
+        grads: list[UOp] | None = current().hook.uopc_gradient(
+            root=root, seed=None, targets=[p.uop for p in params]
+        )
+        if grads is None:
+            raise RuntimeError(
+                "backward needs a gradient engine: pip install uopc-autodiff"
+                f"{current().failure_note()}"
+            )
+        for p, g in zip(params, grads, strict=True):
+            p.grad = Tensor(g) if p.grad is None else p.grad + Tensor(g)
+        return self

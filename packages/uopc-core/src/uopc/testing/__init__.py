@@ -1,0 +1,5 @@
+"""What authors of plugins and tests import."""
+
+from uopc.testing.nodes import buf
+
+__all__ = ["buf"]

@@ -1,0 +1,24 @@
+"""The node, the op table, shape and dtype inference, graph walks."""
+
+from uopc.uop.casting import cast_array
+from uopc.uop.node import Literal, Operand, Scalar, UOp, live_nodes, scalar_dtype
+from uopc.uop.opdef import REQUIRED, Field, OpDef
+from uopc.uop.ops import BUILTIN_OPS, Ops
+from uopc.uop.walk import substitute, toposort
+
+__all__ = [
+    "BUILTIN_OPS",
+    "REQUIRED",
+    "Field",
+    "Literal",
+    "OpDef",
+    "Operand",
+    "Ops",
+    "Scalar",
+    "UOp",
+    "cast_array",
+    "live_nodes",
+    "scalar_dtype",
+    "substitute",
+    "toposort",
+]

@@ -1,0 +1,259 @@
+"""Shape and dtype inference: one function per family of ops.
+
+Each has the signature of ``OpDef.infer``. The errors name the op, the shapes
+and dtypes it met, what it expected and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from uopc.dtype import DType, boolean, i32, void
+
+if TYPE_CHECKING:
+    from uopc.uop.node import UOp
+    from uopc.uop.opdef import Infer, OpDef, Shape
+
+Inferred = tuple[Any, tuple[int, ...], DType]
+Sources = tuple["UOp", ...]
+
+MAX_RANK = 32
+
+
+def fail(
+    op: OpDef, src: Sources, why: str, kind: type[Exception] = ValueError
+) -> NoReturn:
+    """Raise an error that shows the op and what it was given."""
+    got = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in src)
+    raise kind(f"{op.name}({got}): {why}")
+
+
+def as_ints(op: OpDef, src: Sources, values: Any) -> Shape:
+    """A tuple of Python ints, or a TypeError."""
+    try:
+        return tuple(operator.index(v) for v in values)
+    except TypeError:
+        fail(op, src, f"expected a tuple of integers, got {values!r}", TypeError)
+
+
+def _no_arg(op: OpDef, src: Sources, arg: Any) -> None:
+    if arg is not None:
+        fail(op, src, f"takes no argument, got {arg!r}", TypeError)
+
+
+def elementwise(kinds: Sequence[str], result: DType | None = None) -> Infer:
+    """Sources of one shape and one dtype, whose kind is among ``kinds``."""
+
+    def infer(op: OpDef, src: Sources, arg: Any) -> Inferred:
+        _no_arg(op, src, arg)
+        first = src[0]
+        for s in src[1:]:
+            _same_shape(op, src, first, s)
+            if s.dtype is not first.dtype:
+                fail(
+                    op,
+                    src,
+                    f"dtype mismatch {first.dtype} vs {s.dtype}; cast one of them",
+                    TypeError,
+                )
+        if first.dtype.kind not in kinds:
+            fail(
+                op,
+                src,
+                f"expected a dtype of kind {' or '.join(kinds)}; cast the operands",
+                TypeError,
+            )
+        return None, first.shape, result or first.dtype
+
+    return infer
+
+
+def _same_shape(op: OpDef, src: Sources, a: UOp, b: UOp) -> None:
+    if a.shape != b.shape:
+        fail(
+            op,
+            src,
+            f"shape mismatch {a.shape} vs {b.shape}; elementwise ops demand equal "
+            "shapes, so reshape and expand the smaller one",
+        )
+
+
+def where(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    _no_arg(op, src, arg)
+    cond, a, b = src
+    _same_shape(op, src, cond, a)
+    _same_shape(op, src, a, b)
+    if cond.dtype is not boolean:
+        fail(op, src, f"the condition must be bool, not {cond.dtype}", TypeError)
+    if a.dtype is not b.dtype:
+        fail(op, src, f"dtype mismatch {a.dtype} vs {b.dtype}; cast one", TypeError)
+    return None, a.shape, a.dtype
+
+
+def cast(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    if not isinstance(arg, DType) or arg is void:
+        fail(op, src, f"expected an element type, got {arg!r}", TypeError)
+    return arg, src[0].shape, arg
+
+
+def const(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    return arg, (), arg.dtype
+
+
+def buffer(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    size, dtype, slot, version, space = arg
+    if size < 0 or slot < 0 or version < 0 or space not in ("global", "local"):
+        fail(op, src, f"bad size, slot, version or space in {arg!r}")
+    return (size, dtype, slot, version, space), (size,), dtype
+
+
+def param(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    slot, dtype, shape = arg
+    return (slot, dtype, as_ints(op, src, shape)), shape, dtype
+
+
+def iota(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    n = operator.index(arg)
+    if not 0 <= n < i32.max:
+        fail(op, src, f"the length must lie in 0 to {i32.max}, got {n}")
+    return n, (n,), i32
+
+
+def reshape(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    shape, x = as_ints(op, src, arg), src[0]
+    if any(n < 0 for n in shape) or math.prod(shape) != math.prod(x.shape):
+        fail(
+            op,
+            src,
+            f"cannot reshape {x.shape} ({math.prod(x.shape)} elements) to {shape} "
+            f"({math.prod(shape)} elements)",
+        )
+    return _ranked(op, src, shape), shape, x.dtype
+
+
+def _ranked(op: OpDef, src: Sources, shape: Shape) -> Shape:
+    if len(shape) > MAX_RANK:
+        fail(op, src, f"rank {len(shape)} is above the limit of {MAX_RANK}")
+    return shape
+
+
+def expand(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    shape, x = as_ints(op, src, arg), src[0]
+    fits = len(shape) == len(x.shape) and all(
+        n == m or n == 1 for n, m in zip(x.shape, shape, strict=True)
+    )
+    if not fits or any(m < 0 for m in shape):
+        fail(
+            op,
+            src,
+            f"cannot expand {x.shape} to {shape}: the rank must be equal and only "
+            "axes of length 1 grow; reshape first to add axes",
+        )
+    return shape, shape, x.dtype
+
+
+def permute(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    perm, x = as_ints(op, src, arg), src[0]
+    if sorted(perm) != list(range(len(x.shape))):
+        fail(op, src, f"{perm} is not a permutation of the {len(x.shape)} axes")
+    return perm, tuple(x.shape[p] for p in perm), x.dtype
+
+
+def shrink(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    x = src[0]
+    pairs = tuple(as_ints(op, src, pair) for pair in arg)
+    if len(pairs) != len(x.shape) or any(len(p) != 2 for p in pairs):
+        fail(op, src, f"expected one (begin, end) pair per axis, got {pairs}")
+    for (b, e), n in zip(pairs, x.shape, strict=True):
+        if not 0 <= b <= e <= n:
+            fail(op, src, f"window ({b}, {e}) is outside an axis of length {n}")
+    return pairs, tuple(e - b for b, e in pairs), x.dtype
+
+
+def flip(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    axes, x = as_ints(op, src, arg), src[0]
+    if list(axes) != sorted(set(axes)) or any(not 0 <= a < len(x.shape) for a in axes):
+        fail(op, src, f"expected ascending axes below {len(x.shape)}, got {axes}")
+    return axes, x.shape, x.dtype
+
+
+def stack(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    _no_arg(op, src, arg)
+    if not src:
+        fail(op, src, "needs at least one source")
+    for s in src[1:]:
+        _same_shape(op, src[:4], src[0], s)
+        if s.dtype is not src[0].dtype:
+            fail(op, src[:4], f"dtype mismatch {src[0].dtype} vs {s.dtype}", TypeError)
+    shape = _ranked(op, src[:4], (len(src), *src[0].shape))
+    return None, shape, src[0].dtype
+
+
+def index(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    _no_arg(op, src, arg)
+    if len(src) < 2 or len(src) - 1 > len(src[0].shape):
+        fail(op, src, f"expected 1 to {len(src[0].shape)} indices, got {len(src) - 1}")
+    x, idx = src[0], src[1:]
+    for axis, i in enumerate(idx):
+        if not i.dtype.is_int:
+            fail(op, src, f"an index must be an integer, not {i.dtype}", TypeError)
+        _same_shape(op, src, idx[0], i)
+        if i.op.name == "const" and not 0 <= i.value < x.shape[axis]:
+            fail(
+                op,
+                src,
+                f"index {i.value} is outside axis {axis} of length {x.shape[axis]}",
+                IndexError,
+            )
+    return None, idx[0].shape + x.shape[len(idx) :], x.dtype
+
+
+def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    rop, n = arg
+    x = src[0]
+    if rop.name not in ("add", "mul", "max"):
+        fail(op, src, f"reduces with add, mul or max, not {rop.name}")
+    n = operator.index(n)
+    if not 1 <= n <= len(x.shape):
+        fail(op, src, f"cannot reduce the last {n} axes of {x.shape}")
+    kept, gone = x.shape[: len(x.shape) - n], x.shape[len(x.shape) - n :]
+    if rop.name == "max" and 0 in gone and 0 not in kept:
+        fail(op, src, f"max over no elements (axes of length {gone}) has no value")
+    if rop.name != "max" and x.dtype is boolean:
+        fail(op, src, "sums and products of bool need a cast to an integer", TypeError)
+    return (rop, n), kept, x.dtype
+
+
+def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    if arg not in ("detach", "contiguous"):
+        fail(op, src, f"expected 'detach' or 'contiguous', got {arg!r}")
+    return arg, src[0].shape, src[0].dtype
+
+
+def loop_range(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    number, extent, dtype = arg
+    if extent < 0:
+        fail(op, src, f"extent {extent} is negative")
+    return (number, extent, dtype), (), dtype
+
+
+def effect(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    return arg, (), void
+
+
+def store(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    _no_arg(op, src, arg)
+    target, idx, value = src
+    if target.op.name != "buffer" or not idx.dtype.is_int or idx.shape or value.shape:
+        fail(op, src, "expected a buffer, a scalar integer index and a scalar value")
+    if target.dtype is not value.dtype:
+        fail(op, src, f"stores {value.dtype} into {target.dtype}", TypeError)
+    return None, (), void
+
+
+def after(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    _no_arg(op, src, arg)
+    return None, src[0].shape, src[0].dtype

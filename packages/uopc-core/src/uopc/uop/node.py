@@ -1,0 +1,335 @@
+"""The node: immutable, hash-consed, with its shape and dtype inferred."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+
+from uopc.dtype import DType, boolean, f32, i32
+from uopc.uop.opdef import OpDef
+from uopc.uop.ops import Ops
+from uopc.uop.walk import toposort
+
+Scalar = Union[bool, int, float]
+Operand = Union["UOp", Scalar]
+
+
+class Literal(NamedTuple):
+    """A constant's identity: its dtype and its bits, so that 0.0 is not -0.0."""
+
+    dtype: DType
+    bits: int
+
+    @property
+    def value(self) -> Scalar:
+        """The constant as a Python bool, int or float."""
+        width = np.dtype(f"u{self.dtype.itemsize}")
+        return np.asarray(self.bits, width).view(self.dtype.numpy).item()  # type: ignore[no-any-return]
+
+    @classmethod
+    def of(cls, value: Any, dtype: DType) -> Literal:
+        """Encode ``value``; an integer that does not fit raises OverflowError."""
+        if dtype.is_float:
+            number = float(value)
+            # One NaN: NumPy gives no meaning to the others.
+            number = float("nan") if number != number else number
+            with np.errstate(all="ignore"):
+                cell = np.asarray(number).astype(dtype.numpy)
+        else:
+            number = int(value)
+            if not dtype.min <= number <= dtype.max:
+                raise OverflowError(
+                    f"{number} does not fit {dtype} ({dtype.min} to {dtype.max})"
+                )
+            cell = np.asarray(number, dtype.numpy)
+        return cls(dtype, int(cell.view(np.dtype(f"u{dtype.itemsize}"))))
+
+
+class _Entry(weakref.ref["UOp"]):
+    """A weak reference in the intern table that knows its key."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+# The intern table: the one process-wide table. Every step on it is a single
+# dict operation, and insertion is under the lock, so threads may share it.
+_table: dict[tuple[Any, ...], _Entry] = {}
+_lock = threading.RLock()
+
+
+def _forget(entry: weakref.ref[UOp]) -> None:
+    # A new node may have taken the key since the old one died.
+    key = entry.key  # type: ignore[attr-defined]
+    if _table.get(key) is entry:
+        del _table[key]
+
+
+def live_nodes() -> int:
+    """How many nodes exist now."""
+    return len(_table)
+
+
+class UOp:
+    """One node of a graph, at every stage of the compiler.
+
+    ``UOp(op, src, arg)`` returns the existing node if a structurally equal one
+    is alive, so equality is identity. Shape and dtype are inferred and checked
+    when a node is made; the errors name the op and what it was given.
+    Arithmetic operators build nodes; a Python number becomes a constant of the
+    node's shape and dtype. Nothing is ever simplified here.
+
+    Attributes:
+        op: the row of the op table.
+        src: the sources.
+        arg: the argument, as the row's ``arg`` describes it.
+        shape: lengths of the axes.
+        dtype: the element type (``void`` for statements).
+    """
+
+    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
+    op: OpDef
+    src: tuple[UOp, ...]
+    arg: Any
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __new__(cls, op: OpDef, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
+        key = (op, src, arg)
+        entry = _table.get(key)
+        if entry is not None:
+            node = entry()
+            if node is not None:
+                return node
+        if op.arity is not None and len(src) != op.arity:
+            raise ValueError(f"{op.name}: expected {op.arity} sources, got {len(src)}")
+        arg, shape, dtype = op.infer(op, src, arg)
+        node = object.__new__(cls)
+        set_ = object.__setattr__
+        set_(node, "op", op)
+        set_(node, "src", src)
+        set_(node, "arg", arg)
+        set_(node, "shape", shape)
+        set_(node, "dtype", dtype)
+        return _intern((op, src, arg), node)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"UOp is immutable; cannot set {name!r}")
+
+    # -- constructors ---------------------------------------------------------
+
+    @staticmethod
+    def const(value: Scalar, dtype: DType) -> UOp:
+        """A scalar constant of shape ()."""
+        return UOp(Ops.CONST, (), Literal.of(value, dtype))
+
+    @staticmethod
+    def buffer(
+        size: int, dtype: DType, slot: int, version: int = 0, space: str = "global"
+    ) -> UOp:
+        """A flat buffer of ``size`` elements."""
+        return UOp(Ops.BUFFER, (), (size, dtype, slot, version, space))
+
+    @staticmethod
+    def param(slot: int, dtype: DType, shape: Sequence[int] = ()) -> UOp:
+        """A placeholder of the given shape."""
+        return UOp(Ops.PARAM, (), (slot, dtype, tuple(shape)))
+
+    @staticmethod
+    def stack(sources: Sequence[UOp]) -> UOp:
+        """Join nodes of one shape along a new first axis."""
+        return UOp(Ops.STACK, tuple(sources))
+
+    def const_like(self, value: Scalar) -> UOp:
+        """A constant broadcast to this node's shape, of its dtype."""
+        return UOp.const(value, self.dtype).broadcast_scalar(self.shape)
+
+    def broadcast_scalar(self, shape: tuple[int, ...]) -> UOp:
+        """This scalar under ``shape``: reshaped to ones, then expanded."""
+        return self.reshape((1,) * len(shape)).expand(shape) if shape else self
+
+    def with_src(self, src: tuple[UOp, ...]) -> UOp:
+        """The same op and argument over other sources."""
+        return self if src == self.src else UOp(self.op, src, self.arg)
+
+    # -- arithmetic -----------------------------------------------------------
+
+    def _operand(self, other: Operand) -> UOp:
+        return other if isinstance(other, UOp) else self.const_like(other)
+
+    def __add__(self, other: Operand) -> UOp:
+        return UOp(Ops.ADD, (self, self._operand(other)))
+
+    def __radd__(self, other: Operand) -> UOp:
+        return UOp(Ops.ADD, (self._operand(other), self))
+
+    def __mul__(self, other: Operand) -> UOp:
+        return UOp(Ops.MUL, (self, self._operand(other)))
+
+    def __rmul__(self, other: Operand) -> UOp:
+        return UOp(Ops.MUL, (self._operand(other), self))
+
+    def __neg__(self) -> UOp:
+        # All bits set is -1 in every integer type, signed or not.
+        minus_one = self.dtype.max if self.dtype.kind == "uint" else -1
+        return self * minus_one
+
+    def __sub__(self, other: Operand) -> UOp:
+        return self + -self._operand(other)
+
+    def __rsub__(self, other: Operand) -> UOp:
+        return self._operand(other) + -self
+
+    def __truediv__(self, other: Operand) -> UOp:
+        return UOp(Ops.DIV, (self, self._operand(other)))
+
+    def __floordiv__(self, other: Operand) -> UOp:
+        return UOp(Ops.FLOORDIV, (self, self._operand(other)))
+
+    def __mod__(self, other: Operand) -> UOp:
+        return UOp(Ops.FLOORMOD, (self, self._operand(other)))
+
+    def __and__(self, other: Operand) -> UOp:
+        return UOp(Ops.AND, (self, self._operand(other)))
+
+    def __or__(self, other: Operand) -> UOp:
+        return UOp(Ops.OR, (self, self._operand(other)))
+
+    def __xor__(self, other: Operand) -> UOp:
+        return UOp(Ops.XOR, (self, self._operand(other)))
+
+    def __lshift__(self, other: Operand) -> UOp:
+        return UOp(Ops.SHL, (self, self._operand(other)))
+
+    def __rshift__(self, other: Operand) -> UOp:
+        return UOp(Ops.SHR, (self, self._operand(other)))
+
+    def __lt__(self, other: Operand) -> UOp:
+        return UOp(Ops.CMPLT, (self, self._operand(other)))
+
+    def __gt__(self, other: Operand) -> UOp:
+        return UOp(Ops.CMPLT, (self._operand(other), self))
+
+    def ne(self, other: Operand) -> UOp:
+        """Elementwise ``!=`` (``==`` on nodes is identity)."""
+        return UOp(Ops.CMPNE, (self, self._operand(other)))
+
+    def eq(self, other: Operand) -> UOp:
+        """Elementwise ``==``."""
+        return self.ne(other).logical_not()
+
+    def logical_not(self) -> UOp:
+        """Not, of a bool node."""
+        return self.ne(True)
+
+    def where(self, a: UOp, b: UOp) -> UOp:
+        """``a`` where this bool node is true, else ``b``."""
+        return UOp(Ops.WHERE, (self, a, b))
+
+    def maximum(self, other: Operand) -> UOp:
+        """The larger of two; NaN if either is NaN."""
+        return UOp(Ops.MAX, (self, self._operand(other)))
+
+    def recip(self) -> UOp:
+        """1 / x."""
+        return UOp(Ops.RECIP, (self,))
+
+    def exp2(self) -> UOp:
+        """2 to the power x."""
+        return UOp(Ops.EXP2, (self,))
+
+    def log2(self) -> UOp:
+        """Logarithm to base 2."""
+        return UOp(Ops.LOG2, (self,))
+
+    def sqrt(self) -> UOp:
+        """Square root."""
+        return UOp(Ops.SQRT, (self,))
+
+    def sin(self) -> UOp:
+        """Sine."""
+        return UOp(Ops.SIN, (self,))
+
+    def cast(self, dtype: DType) -> UOp:
+        """Convert to ``dtype``; the node itself if it has that dtype already."""
+        return self if self.dtype is dtype else UOp(Ops.CAST, (self,), dtype)
+
+    # -- movement, reduction, selection ---------------------------------------
+
+    def reshape(self, shape: Sequence[int]) -> UOp:
+        """The same elements, in row-major order, under another shape."""
+        return UOp(Ops.RESHAPE, (self,), tuple(shape))
+
+    def expand(self, shape: Sequence[int]) -> UOp:
+        """Repeat axes of length 1."""
+        return UOp(Ops.EXPAND, (self,), tuple(shape))
+
+    def permute(self, axes: Sequence[int]) -> UOp:
+        """Reorder axes: output axis k is input axis ``axes[k]``."""
+        return UOp(Ops.PERMUTE, (self,), tuple(axes))
+
+    def shrink(self, window: Sequence[tuple[int, int]]) -> UOp:
+        """Keep a (begin, end) window of every axis."""
+        return UOp(Ops.SHRINK, (self,), tuple(window))
+
+    def reduce(self, op: OpDef, n: int) -> UOp:
+        """Combine the last ``n`` axes with ``op`` (ADD, MUL or MAX)."""
+        return UOp(Ops.REDUCE, (self,), (op, n))
+
+    def index(self, *idx: UOp | int) -> UOp:
+        """The slice at the given leading indices; 0 where out of range."""
+        nodes = (i if isinstance(i, UOp) else UOp.const(i, i32) for i in idx)
+        return UOp(Ops.INDEX, (self, *nodes))
+
+    def detach(self) -> UOp:
+        """The same value, through which no gradient flows."""
+        return UOp(Ops.STAGE, (self,), "detach")
+
+    # -- inspection -----------------------------------------------------------
+
+    @property
+    def value(self) -> Scalar:
+        """The value of a CONST."""
+        literal: Literal = self.arg
+        return literal.value
+
+    def toposort(self) -> list[UOp]:
+        """Every node this one depends on, itself last: children first."""
+        return toposort([self])
+
+    def __iter__(self) -> Iterator[UOp]:
+        raise TypeError("a UOp is not iterable; use .src or .toposort()")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a UOp has no truth value; compare nodes with 'is'")
+
+    def __repr__(self) -> str:
+        arg = "" if self.arg is None else f", arg={self.arg!r}"
+        return (
+            f"<{self.op} {self.dtype.name}{list(self.shape)}"
+            f" of {len(self.src)} sources{arg}>"
+        )
+
+
+def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
+    with _lock:
+        entry = _table.get(key)
+        if entry is not None:
+            existing = entry()
+            if existing is not None:
+                return existing
+        entry = _Entry(node, _forget)
+        entry.key = key
+        _table[key] = entry
+        return node
+
+
+def scalar_dtype(value: Scalar) -> DType:
+    """The dtype a bare Python number gets: bool, i32 or f32."""
+    if isinstance(value, bool):
+        return boolean
+    return i32 if isinstance(value, int) else f32

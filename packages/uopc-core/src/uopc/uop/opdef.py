@@ -1,0 +1,81 @@
+"""What one row of the op table says about an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from uopc.dtype import DType
+    from uopc.uop.node import UOp
+
+OpKind = Literal["leaf", "elementwise", "movement", "reduce", "select", "loop"]
+FieldType = Literal["int", "ints", "pairs", "dtype", "op", "name", "literal"]
+Shape = tuple[int, ...]
+Infer = Callable[["OpDef", tuple["UOp", ...], Any], "tuple[Any, Shape, DType]"]
+
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One part of a node's argument, as the text form writes it.
+
+    An argument of one field is that field's value; of several, a tuple.
+    Positional fields follow the operands; the others follow a colon as
+    ``name=value`` and are left out when equal to ``default``.
+    """
+
+    name: str
+    type: FieldType
+    positional: bool = True
+    default: Any = REQUIRED
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class OpDef:
+    """One op: a row of the table, and the object that nodes carry.
+
+    Rows compare by identity, so ``match u.op: case Ops.ADD`` works and a
+    plugin's op is simply a constant of the plugin's module.
+
+    Attributes:
+        name: how the text form spells it; lower case.
+        kind: what family it belongs to; decides the stages it is legal in.
+        arity: number of sources, or None for any number.
+        infer: ``(op, src, arg) -> (normalized arg, shape, dtype)``; raises
+            ValueError or TypeError naming the op, the shapes and the dtypes.
+        doc: one line of documentation.
+        arg: the fields of the argument, in order.
+        numpy: the meaning, ``(node, *arrays) -> array``. None for loop ops.
+        commutative: sources may be swapped without changing any bit.
+        exact: the result is fully determined by the types (correctly
+            rounded, or integer), so constants may be folded at compile time.
+        cost: work per element, in units of one addition.
+        domain: where samples for tests are drawn: "real", "positive",
+            "nonzero", "unit" (open interval (-1, 1)) or "integer".
+        differentiable: False puts the op on the explicit list of ops through
+            which no gradient flows.
+        lower: the op written in other ops, ``node -> UOp`` of equal shape and
+            dtype; used by a backend that has no spelling for it.
+    """
+
+    name: str
+    kind: OpKind
+    arity: int | None
+    infer: Infer
+    doc: str
+    arg: tuple[Field, ...] = ()
+    numpy: Callable[..., Any] | None = None
+    commutative: bool = False
+    exact: bool = False
+    cost: int = 1
+    domain: str = "real"
+    differentiable: bool = True
+    lower: Callable[[UOp], UOp] | None = None
+
+    def __repr__(self) -> str:
+        return f"Ops.{self.name.upper()}"
+
+    __str__ = __repr__

@@ -1,0 +1,318 @@
+"""The op table: one row per op.
+
+Everything else that treats ops one by one (the text form, stage legality,
+constant folding, the interpreter, the per-op tests) is derived from these
+rows. Gradient rules and C spellings live with their owners and are found
+through the plugin registry.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from uopc.dtype import boolean
+from uopc.uop import infer
+from uopc.uop.casting import cast_array
+from uopc.uop.opdef import Field, OpDef
+
+if TYPE_CHECKING:
+    from uopc.uop.node import UOp
+
+NUMBER = ("int", "uint", "float")
+INTEGER = ("int", "uint")
+ANY = ("bool", "int", "uint", "float")
+BITS = ("bool", "int", "uint")
+FLOAT = ("float",)
+
+Array = np.ndarray[Any, Any]
+
+
+def _recip(u: UOp, x: Array) -> Array:
+    return np.asarray(x.dtype.type(1) / x)
+
+
+def _shift_left(u: UOp, x: Array, n: Array) -> Array:
+    return np.asarray(np.where(n < u.dtype.bits, np.left_shift(x, n), 0), x.dtype)
+
+
+def _reduce(u: UOp, x: Array) -> Array:
+    op, n = u.arg
+    ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum}[op.name]
+    axes = tuple(range(x.ndim - n, x.ndim))
+    if op.name == "max":
+        return np.asarray(ufunc.reduce(x, axis=axes))
+    return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype))
+
+
+def _index(u: UOp, x: Array, *idx: Array) -> Array:
+    inside = np.ones(idx[0].shape, bool)
+    for i, n in zip(idx, x.shape, strict=False):
+        inside &= (i >= 0) & (i < n)
+    if 0 in x.shape[: len(idx)]:
+        return np.zeros(u.shape, x.dtype)
+    safe = tuple(np.where(inside, i, 0).astype(np.intp) for i in idx)
+    keep = inside.reshape(inside.shape + (1,) * (x.ndim - len(idx)))
+    return np.where(keep, x[safe], x.dtype.type(0))
+
+
+def _shrink(u: UOp, x: Array) -> Array:
+    return x[tuple(slice(b, e) for b, e in u.arg)]
+
+
+def _cos_lowered(u: UOp) -> UOp:
+    return (u.src[0] + u.src[0].const_like(math.pi / 2)).sin()
+
+
+def _tanh_lowered(u: UOp) -> UOp:
+    # 2 * sigmoid(2x) - 1; saturates without inf/inf at large |x|.
+    e = (u.src[0] * (-2 / math.log(2))).exp2()
+    return (e + 1.0).recip() * 2.0 - 1.0
+
+
+class Ops:
+    """The built-in ops, as module-level constants under one name."""
+
+    # Leaves.
+    CONST = OpDef(
+        "const", "leaf", 0, infer.const, "A scalar, keyed by dtype and bits.",
+        arg=(Field("value", "literal"),),
+        numpy=lambda u: np.asarray(u.value, u.dtype.numpy), cost=0,
+    )  # fmt: skip
+    BUFFER = OpDef(
+        "buffer", "leaf", 0, infer.buffer, "A flat piece of memory.",
+        arg=(
+            Field("size", "int"),
+            Field("dtype", "dtype", positional=False),
+            Field("slot", "int", positional=False),
+            Field("version", "int", positional=False, default=0),
+            Field("space", "name", positional=False, default="global"),
+        ), cost=0,
+    )  # fmt: skip
+    PARAM = OpDef(
+        "param", "leaf", 0, infer.param, "A placeholder for a value given later.",
+        arg=(
+            Field("slot", "int"),
+            Field("dtype", "dtype", positional=False),
+            Field("shape", "ints", positional=False, default=()),
+        ), cost=0,
+    )  # fmt: skip
+    IOTA = OpDef(
+        "iota", "leaf", 0, infer.iota, "0, 1, ..., n - 1 as i32.",
+        arg=(Field("n", "int"),),
+        numpy=lambda u: np.arange(u.arg, dtype=np.int32), cost=0,
+    )  # fmt: skip
+
+    # Elementwise arithmetic.
+    ADD = OpDef(
+        "add", "elementwise", 2, infer.elementwise(NUMBER),
+        "Sum; integers wrap.", numpy=lambda u, a, b: a + b,
+        commutative=True, exact=True,
+    )  # fmt: skip
+    MUL = OpDef(
+        "mul", "elementwise", 2, infer.elementwise(NUMBER),
+        "Product; integers wrap.", numpy=lambda u, a, b: a * b,
+        commutative=True, exact=True,
+    )  # fmt: skip
+    DIV = OpDef(
+        "div", "elementwise", 2, infer.elementwise(FLOAT),
+        "Correctly rounded quotient.", numpy=lambda u, a, b: a / b,
+        exact=True, cost=4, domain="nonzero",
+        lower=lambda u: u.src[0] * u.src[1].recip(),
+    )  # fmt: skip
+    MAX = OpDef(
+        "max", "elementwise", 2, infer.elementwise(ANY),
+        "The larger one; NaN if either is NaN.",
+        numpy=lambda u, a, b: np.maximum(a, b),
+    )  # fmt: skip
+    RECIP = OpDef(
+        "recip", "elementwise", 1, infer.elementwise(FLOAT),
+        "1 / x.", numpy=_recip, exact=True, cost=4, domain="nonzero",
+    )  # fmt: skip
+    EXP2 = OpDef(
+        "exp2", "elementwise", 1, infer.elementwise(FLOAT),
+        "2 to the power x.", numpy=lambda u, x: np.exp2(x), cost=16,
+    )  # fmt: skip
+    LOG2 = OpDef(
+        "log2", "elementwise", 1, infer.elementwise(FLOAT),
+        "Logarithm to base 2.", numpy=lambda u, x: np.log2(x),
+        cost=16, domain="positive",
+    )  # fmt: skip
+    SQRT = OpDef(
+        "sqrt", "elementwise", 1, infer.elementwise(FLOAT),
+        "Square root.", numpy=lambda u, x: np.sqrt(x),
+        exact=True, cost=4, domain="positive",
+    )  # fmt: skip
+    SIN = OpDef(
+        "sin", "elementwise", 1, infer.elementwise(FLOAT),
+        "Sine, x in radians.", numpy=lambda u, x: np.sin(x), cost=24,
+    )  # fmt: skip
+    EXP = OpDef(
+        "exp", "elementwise", 1, infer.elementwise(FLOAT),
+        "e to the power x.", numpy=lambda u, x: np.exp(x), cost=16,
+        lower=lambda u: (u.src[0] * (1 / math.log(2))).exp2(),
+    )  # fmt: skip
+    LOG = OpDef(
+        "log", "elementwise", 1, infer.elementwise(FLOAT),
+        "Natural logarithm.", numpy=lambda u, x: np.log(x),
+        cost=16, domain="positive",
+        lower=lambda u: u.src[0].log2() * math.log(2),
+    )  # fmt: skip
+    TANH = OpDef(
+        "tanh", "elementwise", 1, infer.elementwise(FLOAT),
+        "Hyperbolic tangent.", numpy=lambda u, x: np.tanh(x),
+        cost=24, lower=_tanh_lowered,
+    )  # fmt: skip
+    COS = OpDef(
+        "cos", "elementwise", 1, infer.elementwise(FLOAT),
+        "Cosine, x in radians.", numpy=lambda u, x: np.cos(x),
+        cost=24, lower=_cos_lowered,
+    )  # fmt: skip
+    CAST = OpDef(
+        "cast", "elementwise", 1, infer.cast,
+        "Convert; out of range saturates, NaN gives 0, integers wrap.",
+        arg=(Field("dtype", "dtype", positional=False),),
+        numpy=lambda u, x: cast_array(x, u.dtype), exact=True,
+    )  # fmt: skip
+    WHERE = OpDef(
+        "where", "elementwise", 3, infer.where,
+        "The second source where the first is true, else the third.",
+        numpy=lambda u, c, a, b: np.where(c, a, b), exact=True,
+    )  # fmt: skip
+
+    # Comparisons and integers: no gradient flows through these.
+    CMPLT = OpDef(
+        "cmplt", "elementwise", 2, infer.elementwise(ANY, boolean),
+        "a < b; False if either is NaN.", numpy=lambda u, a, b: a < b,
+        exact=True, differentiable=False,
+    )  # fmt: skip
+    CMPNE = OpDef(
+        "cmpne", "elementwise", 2, infer.elementwise(ANY, boolean),
+        "a != b; True if either is NaN.", numpy=lambda u, a, b: a != b,
+        commutative=True, exact=True, differentiable=False,
+    )  # fmt: skip
+    FLOORDIV = OpDef(
+        "floordiv", "elementwise", 2, infer.elementwise(NUMBER),
+        "Quotient toward minus infinity; an integer divided by 0 is 0.",
+        numpy=lambda u, a, b: np.floor_divide(a, b),
+        exact=True, cost=8, domain="integer", differentiable=False,
+    )  # fmt: skip
+    FLOORMOD = OpDef(
+        "floormod", "elementwise", 2, infer.elementwise(NUMBER),
+        "Remainder with the divisor's sign; an integer modulo 0 is 0.",
+        numpy=lambda u, a, b: np.mod(a, b),
+        exact=True, cost=8, domain="integer", differentiable=False,
+    )  # fmt: skip
+    AND = OpDef(
+        "and", "elementwise", 2, infer.elementwise(BITS),
+        "Bitwise and.", numpy=lambda u, a, b: a & b,
+        commutative=True, exact=True, domain="integer", differentiable=False,
+    )  # fmt: skip
+    OR = OpDef(
+        "or", "elementwise", 2, infer.elementwise(BITS),
+        "Bitwise or.", numpy=lambda u, a, b: a | b,
+        commutative=True, exact=True, domain="integer", differentiable=False,
+    )  # fmt: skip
+    XOR = OpDef(
+        "xor", "elementwise", 2, infer.elementwise(BITS),
+        "Bitwise exclusive or.", numpy=lambda u, a, b: a ^ b,
+        commutative=True, exact=True, domain="integer", differentiable=False,
+    )  # fmt: skip
+    SHL = OpDef(
+        "shl", "elementwise", 2, infer.elementwise(("uint",)),
+        "Shift left; a shift by the width or more gives 0.",
+        numpy=_shift_left, exact=True, domain="integer", differentiable=False,
+    )  # fmt: skip
+    SHR = OpDef(
+        "shr", "elementwise", 2, infer.elementwise(("uint",)),
+        "Shift right; a shift by the width or more gives 0.",
+        numpy=lambda u, x, n: np.asarray(
+            np.where(n < u.dtype.bits, np.right_shift(x, n), 0), x.dtype
+        ),
+        exact=True, domain="integer", differentiable=False,
+    )  # fmt: skip
+
+    # Movement: each output element is a copy of one input element.
+    RESHAPE = OpDef(
+        "reshape", "movement", 1, infer.reshape,
+        "The same elements, in row-major order, under another shape.",
+        arg=(Field("shape", "ints"),), numpy=lambda u, x: x.reshape(u.shape), cost=0,
+    )  # fmt: skip
+    EXPAND = OpDef(
+        "expand", "movement", 1, infer.expand, "Repeat axes of length 1.",
+        arg=(Field("shape", "ints"),),
+        numpy=lambda u, x: np.broadcast_to(x, u.shape), cost=0,
+    )  # fmt: skip
+    PERMUTE = OpDef(
+        "permute", "movement", 1, infer.permute,
+        "Reorder axes: output axis k is input axis arg[k].",
+        arg=(Field("axes", "ints"),), numpy=lambda u, x: x.transpose(u.arg), cost=0,
+    )  # fmt: skip
+    SHRINK = OpDef(
+        "shrink", "movement", 1, infer.shrink, "Keep a (begin, end) window per axis.",
+        arg=(Field("window", "pairs"),), numpy=_shrink, cost=0,
+    )  # fmt: skip
+    FLIP = OpDef(
+        "flip", "movement", 1, infer.flip, "Reverse the named axes.",
+        arg=(Field("axes", "ints"),), numpy=lambda u, x: np.flip(x, u.arg), cost=0,
+    )  # fmt: skip
+
+    # Reductions and selection.
+    REDUCE = OpDef(
+        "reduce", "reduce", 1, infer.reduce,
+        "Combine the last n axes with add, mul or max.",
+        arg=(Field("op", "op"), Field("n", "int")), numpy=_reduce,
+    )  # fmt: skip
+    STACK = OpDef(
+        "stack", "select", None, infer.stack, "Join sources along a new first axis.",
+        numpy=lambda u, *xs: np.stack(xs),
+    )  # fmt: skip
+    INDEX = OpDef(
+        "index", "select", None, infer.index,
+        "Element (or slice) at the given leading indices; 0 where out of range.",
+        numpy=_index, cost=2,
+    )  # fmt: skip
+    STAGE = OpDef(
+        "stage", "select", 1, infer.stage,
+        "The same value: 'detach' stops gradients, 'contiguous' asks for a buffer.",
+        arg=(Field("what", "name"),), numpy=lambda u, x: x, cost=0,
+    )  # fmt: skip
+
+    # Loop programs.
+    RANGE = OpDef(
+        "range", "loop", 0, infer.loop_range, "A loop variable: 0 up to its extent.",
+        arg=(
+            Field("number", "int"),
+            Field("extent", "int"),
+            Field("dtype", "dtype", positional=False),
+        ), differentiable=False, cost=0,
+    )  # fmt: skip
+    STORE = OpDef(
+        "store", "loop", 3, infer.store, "Write a value to a buffer at an index.",
+        differentiable=False,
+    )  # fmt: skip
+    END = OpDef(
+        "end", "loop", None, infer.effect,
+        "Run the statements after the first source for each value of that range.",
+        differentiable=False,
+    )  # fmt: skip
+    SINK = OpDef(
+        "sink", "loop", None, infer.effect, "A sequence of statements, or of roots.",
+        arg=(Field("name", "name"),), differentiable=False,
+    )  # fmt: skip
+    CALL = OpDef(
+        "call", "loop", None, infer.effect,
+        "Run a kernel (the first source) on the buffers that follow.",
+        differentiable=False,
+    )  # fmt: skip
+    AFTER = OpDef(
+        "after", "loop", 2, infer.after,
+        "The first source, read once the second has happened.", differentiable=False,
+    )  # fmt: skip
+
+
+BUILTIN_OPS: tuple[OpDef, ...] = tuple(
+    row for row in vars(Ops).values() if isinstance(row, OpDef)
+)

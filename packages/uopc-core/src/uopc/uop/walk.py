@@ -1,0 +1,47 @@
+"""Graph walks. None of them recurses, so a graph may be of any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uopc.uop.node import UOp
+
+
+def toposort(
+    roots: Iterable[UOp], sources: Callable[[UOp], tuple[UOp, ...]] | None = None
+) -> list[UOp]:
+    """Every node the roots depend on: children first, left to right.
+
+    ``sources`` replaces ``node.src``, to stop the walk early or to change its
+    order. The order fixes the numbers in the text form.
+    """
+    done: set[UOp] = set()
+    order: list[UOp] = []
+    for root in roots:
+        stack = [root]
+        while stack:
+            u = stack[-1]
+            if u in done:
+                stack.pop()
+                continue
+            src = u.src if sources is None else sources(u)
+            waiting = [s for s in reversed(src) if s not in done]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            done.add(u)
+            order.append(u)
+    return order
+
+
+def substitute(roots: Iterable[UOp], replace: Mapping[UOp, UOp]) -> list[UOp]:
+    """The roots with some nodes replaced; what does not change is shared."""
+    roots = list(roots)
+    new: dict[UOp, UOp] = dict(replace)
+    for u in toposort(roots, lambda n: () if n in replace else n.src):
+        if u not in new:
+            new[u] = u.with_src(tuple(new[s] for s in u.src))
+    return [new[r] for r in roots]

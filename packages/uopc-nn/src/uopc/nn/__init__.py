@@ -1,0 +1,7 @@
+"""Layers, optimizers, and the parameters in between."""
+
+from uopc.nn.layers import Embedding, Linear
+from uopc.nn.optim import SGD, AdamW, Optimizer
+from uopc.nn.parameters import parameters
+
+__all__ = ["SGD", "AdamW", "Embedding", "Linear", "Optimizer", "parameters"]

@@ -1,0 +1,58 @@
+"""Layers: plain classes whose tensors are parameters."""
+
+from __future__ import annotations
+
+import math
+
+from uopc.tensor import Tensor
+
+
+def _parameter(t: Tensor) -> Tensor:
+    """A realized leaf that wants a gradient."""
+    t = t.realize()
+    t.requires_grad = True
+    return t
+
+
+class Linear:
+    """``x @ weight.T + bias``.
+
+    Args:
+        inputs: length of the last axis of ``x``.
+        outputs: length of the last axis of the result.
+        bias: whether to add one.
+
+    Both are drawn uniformly from +-1/sqrt(inputs), as in PyTorch, and
+    ``weight`` has shape (outputs, inputs).
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        bound = 1 / math.sqrt(inputs) if inputs else 0.0
+        spread = Tensor.rand(outputs, inputs) * (2 * bound) - bound
+        self.weight = _parameter(spread)
+        self.bias: Tensor | None = None
+        if bias:
+            self.bias = _parameter(Tensor.rand(outputs) * (2 * bound) - bound)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., inputs) -> (..., outputs)."""
+        y = x @ self.weight.T
+        return y if self.bias is None else y + self.bias
+
+
+class Embedding:
+    """Rows of a table by index, as a one-hot matrix product.
+
+    Args:
+        vocab: number of rows.
+        dim: length of a row. The rows are drawn from a normal distribution with
+            standard deviation 0.02.
+    """
+
+    def __init__(self, vocab: int, dim: int) -> None:
+        self.vocab = vocab
+        self.weight = _parameter(Tensor.randn(vocab, dim) * 0.02)
+
+    def __call__(self, idx: Tensor) -> Tensor:
+        """Integer (...) -> (..., dim). An index out of range gives zeros."""
+        return idx.one_hot(self.vocab) @ self.weight

@@ -1,0 +1,157 @@
+"""Optimizers. Numbers that change from step to step are 0-d buffers.
+
+So every step builds a graph of the same structure and runs the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from uopc.tensor import Tensor, realize_all
+
+
+def _number(value: float) -> Tensor:
+    return Tensor(np.asarray(value, np.float64))
+
+
+def _zeros_like(p: Tensor) -> Tensor:
+    return Tensor(np.zeros(p.shape, p.dtype.numpy))
+
+
+class Optimizer:
+    """What all optimizers share: the parameters, the learning rate, ``step``.
+
+    Args:
+        params: leaf tensors; they get ``requires_grad``.
+        lr: the learning rate; may be set anew at any time.
+
+    Attributes:
+        params: the list of parameters.
+    """
+
+    def __init__(self, params: Iterable[Tensor], lr: float) -> None:
+        self.params = list(params)
+        if not self.params:
+            raise ValueError("an optimizer needs at least one parameter")
+        for p in self.params:
+            if not p.dtype.is_float:
+                raise TypeError(f"cannot optimize a parameter of dtype {p.dtype}")
+            p.requires_grad = True
+        realize_all(self.params)
+        self._lr = _number(lr)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate."""
+        return float(self._lr.item())
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self._lr.assign(_number(value))
+
+    def zero_grad(self) -> None:
+        """Forget all gradients; otherwise ``backward`` adds to them."""
+        for p in self.params:
+            p.grad = None
+
+    def step(self, loss: Tensor | None = None) -> None:
+        """Update the parameters from their gradients.
+
+        One plan computes the gradients, the updates and, if given, the loss.
+        Parameters without a gradient stay as they are.
+        """
+        changed: list[Tensor] = [] if loss is None else [loss]
+        used = [(i, p, p.grad) for i, p in enumerate(self.params) if p.grad is not None]
+        if not used:
+            raise RuntimeError(
+                "step: no parameter has a gradient; call loss.backward(opt.params)"
+            )
+        changed += self._advance()
+        for i, p, grad in used:
+            new, state = self._update(i, p.detach(), grad.detach())
+            p.assign(new)
+            changed += [grad, p, *state]
+        realize_all(changed)
+
+    def _advance(self) -> list[Tensor]:
+        """Move on what all parameters share; returns the tensors to realize."""
+        return []
+
+    def _update(
+        self, i: int, p: Tensor, grad: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The new value of parameter ``i``, and the state that changed with it."""
+        raise NotImplementedError
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum and L2 weight decay as in PyTorch.
+
+    ``v = momentum * v + grad``, ``p = p - lr * v``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr)
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self._velocity = [_zeros_like(p) for p in self.params] if momentum else []
+
+    def _update(
+        self, i: int, p: Tensor, grad: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        if self.weight_decay:
+            grad = grad + p * self.weight_decay
+        lr = self._lr.cast(p.dtype)
+        if not self.momentum:
+            return p - lr * grad, []
+        v = self._velocity[i]
+        v.assign(v * self.momentum + grad)
+        return p - lr * v, [v]
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+
+    The defaults and the order of operations are PyTorch's.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, lr)
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        self._mean = [_zeros_like(p) for p in self.params]
+        self._square = [_zeros_like(p) for p in self.params]
+        # beta ** t, for the bias corrections.
+        self._powers = (_number(1.0), _number(1.0))
+
+    def _advance(self) -> list[Tensor]:
+        for power, beta in zip(self._powers, self.betas, strict=True):
+            power.assign(power * beta)
+        return list(self._powers)
+
+    def _update(
+        self, i: int, p: Tensor, grad: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        (beta1, beta2), (power1, power2) = self.betas, self._powers
+        m, v = self._mean[i], self._square[i]
+        m.assign(m * beta1 + grad * (1 - beta1))
+        v.assign(v * beta2 + grad.square() * (1 - beta2))
+        size = (self._lr / (1.0 - power1)).cast(p.dtype)
+        scale = (1.0 - power2).sqrt().cast(p.dtype)
+        decayed = p * (1.0 - self._lr * self.weight_decay).cast(p.dtype)
+        return decayed - size * m / (v.sqrt() / scale + self.eps), [m, v]
+
+
