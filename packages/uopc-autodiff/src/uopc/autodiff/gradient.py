@@ -17,9 +17,7 @@ class NoGradientRule(NotImplementedError):
     """An op on the path to a target has no gradient rule."""
 
 
-def gradient(
-    root: UOp, targets: Sequence[UOp], seed: UOp | None = None
-) -> list[UOp]:
+def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp]:
     """The gradient of ``root`` with respect to each target, as graphs.
 
     Args:

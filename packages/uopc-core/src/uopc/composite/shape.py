@@ -48,9 +48,7 @@ def broadcast_to(u: UOp, shape: Sequence[int]) -> UOp:
 def sum_to(g: UOp, shape: Sequence[int]) -> UOp:
     """The reverse of EXPAND: sum the axes where ``shape`` has 1 and ``g`` not."""
     shape = tuple(shape)
-    axes = [
-        i for i, (n, m) in enumerate(zip(g.shape, shape, strict=True)) if n != m
-    ]
+    axes = [i for i, (n, m) in enumerate(zip(g.shape, shape, strict=True)) if n != m]
     if not axes:
         return g
     keep = [i for i in range(len(shape)) if i not in axes]
@@ -123,9 +121,11 @@ def cat(parts: Sequence[UOp], axis: int) -> UOp:
     shape = list(first.shape)
     shape[axis] = total
     widths = [(0, 0)] * len(shape)
-    place = iota(total).reshape(
-        [total if i == axis else 1 for i in range(len(shape))]
-    ).expand(shape)
+    place = (
+        iota(total)
+        .reshape([total if i == axis else 1 for i in range(len(shape))])
+        .expand(shape)
+    )
     end = first.shape[axis]
     widths[axis] = (0, total - end)
     result = pad(first, widths)

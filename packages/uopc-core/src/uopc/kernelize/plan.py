@@ -175,9 +175,7 @@ def plan_graph(plan: Plan) -> UOp:
 
     This is what the text form shows of a plan.
     """
-    state = [
-        UOp.buffer(b.size, b.dtype, slot) for slot, b in enumerate(plan.buffers)
-    ]
+    state = [UOp.buffer(b.size, b.dtype, slot) for slot, b in enumerate(plan.buffers)]
     for k in plan.kernels:
         kernel = UOp(Ops.SINK, (k.ast,), k.name)
         call = UOp(Ops.CALL, (kernel, state[k.out], *(state[a] for a in k.args)))

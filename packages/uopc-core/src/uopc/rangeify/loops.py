@@ -231,9 +231,7 @@ class _Rangeify:
         # Stand-ins give way first, so that reads which vanish are not counted.
         stand_ins = self._stand_ins()
         used = toposort(substitute(roots, stand_ins))
-        slots = [
-            u.arg[2] for u in used if u.op is Ops.BUFFER and u.arg[4] == "global"
-        ]
+        slots = [u.arg[2] for u in used if u.op is Ops.BUFFER and u.arg[4] == "global"]
         slot = max(slots, default=-1) + 1
         for k, value in enumerate(values):
             size = math.prod(self.roots[0].shape)

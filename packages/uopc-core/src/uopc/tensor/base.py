@@ -193,9 +193,11 @@ class Base:
 
     def _float(self) -> UOp:
         """The node, cast to f32 if it is an integer or bool."""
-        return self.uop.cast(promote_scalar(self.dtype, 1.0)) if (
-            not self.dtype.is_float
-        ) else self.uop
+        return (
+            self.uop.cast(promote_scalar(self.dtype, 1.0))
+            if (not self.dtype.is_float)
+            else self.uop
+        )
 
 
 def _python_scalar(value: Any) -> Scalar:

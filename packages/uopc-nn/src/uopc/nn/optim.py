@@ -79,9 +79,7 @@ class Optimizer:
         """Move on what all parameters share; returns the tensors to realize."""
         return []
 
-    def _update(
-        self, i: int, p: Tensor, grad: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The new value of parameter ``i``, and the state that changed with it."""
         raise NotImplementedError
 
@@ -103,9 +101,7 @@ class SGD(Optimizer):
         self.momentum, self.weight_decay = momentum, weight_decay
         self._velocity = [_zeros_like(p) for p in self.params] if momentum else []
 
-    def _update(
-        self, i: int, p: Tensor, grad: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         if self.weight_decay:
             grad = grad + p * self.weight_decay
         lr = self._lr.cast(p.dtype)
@@ -142,9 +138,7 @@ class AdamW(Optimizer):
             power.assign(power * beta)
         return list(self._powers)
 
-    def _update(
-        self, i: int, p: Tensor, grad: Tensor
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         (beta1, beta2), (power1, power2) = self.betas, self._powers
         m, v = self._mean[i], self._square[i]
         m.assign(m * beta1 + grad * (1 - beta1))
@@ -153,5 +147,3 @@ class AdamW(Optimizer):
         scale = (1.0 - power2).sqrt().cast(p.dtype)
         decayed = p * (1.0 - self._lr * self.weight_decay).cast(p.dtype)
         return decayed - size * m / (v.sqrt() / scale + self.eps), [m, v]
-
-
