@@ -29,10 +29,11 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
     Raises TypeError for an integer root or target, NoGradientRule for an op
     without a rule. Nothing is computed, and the cost is linear in the graph.
     """
+    order = toposort([root])
+    _require_pure(order)
     _require_float(root, "the root")
     for t in targets:
         _require_float(t, "a target")
-    order = toposort([root])
     on_path = set(targets)
     for u in order:
         if any(s in on_path for s in u.src):
@@ -54,9 +55,21 @@ def _apply_rule(u: UOp, g: UOp) -> tuple[UOp | None, ...]:
     rule = registry().vjps.get(u.op)
     if rule is not None:
         return rule(u, g)
-    if not u.src or (not u.op.differentiable and u.op.kind != "loop"):
+    if not u.src or not u.op.differentiable:
         return (None,) * len(u.src)
-    raise NoGradientRule(
+    raise _no_rule(u)
+
+
+def _require_pure(order: list[UOp]) -> None:
+    """Refuse loops and effects anywhere: off the path they are as wrong as on it."""
+    rules = registry().vjps
+    for u in order:
+        if u.op.kind == "loop" and u.op not in rules:
+            raise _no_rule(u)
+
+
+def _no_rule(u: UOp) -> NoGradientRule:
+    return NoGradientRule(
         f"no gradient rule for {u.op.name} (autodiff only works on pure shape "
         f"graphs); register one with the uopc_register_vjps hook"
         f"{current().failure_note()}"

@@ -25,6 +25,8 @@ def kernel_source(kernel: Kernel | UOp, name: str = "kernel") -> str:
     that is still read plus one.
     """
     if isinstance(kernel, Kernel):
-        kernel, name = kernel.ast, kernel.name
-    text, helpers = print_kernel(kernel, name, spellings())
+        ast, name = kernel.ast, kernel.name
+    else:
+        ast = kernel
+    text, helpers = print_kernel(ast, name, spellings())
     return "\n".join([*helpers, text])

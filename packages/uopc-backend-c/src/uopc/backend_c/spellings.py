@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Union
 
 from uopc.backend_c.types import c_literal
 from uopc.dtype import DType
@@ -32,7 +31,7 @@ class Spelling:
     helper: str = ""
 
 
-AnySpelling = Union[Spelling, Callable[[UOp, Bounds], Spelling]]
+AnySpelling = Spelling | Callable[[UOp, Bounds], Spelling]
 
 _FLOORDIV = Spelling(
     "uopc_floordiv_{n}({0},{1})",

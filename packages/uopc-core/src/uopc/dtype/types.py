@@ -26,6 +26,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """True for floating-point types."""
         return self.kind == "float"
 
     @property

@@ -32,7 +32,7 @@ class Context(NamedTuple):
 
     kernel: UOp
     view: int  # an interned chain of movement ops
-    pure: bool  # only elementwise ops, reshapes and permutes since the output
+    pure: bool  # only elementwise ops and reshapes since the output
     expanded: bool  # the last step was an EXPAND that repeats elements
 
 
@@ -112,8 +112,11 @@ class _Grouping:
         else:
             keeps = u.op in (Ops.RESHAPE, Ops.PERMUTE)
             grows = u.op is Ops.EXPAND and _repeats(u)
+            # A reduction under a PERMUTE runs in its own order; the copy
+            # that transposes is a kernel of its own.
             passed = {
-                Context(c.kernel, self._view(c.view, u), c.pure and keeps,
+                Context(c.kernel, self._view(c.view, u),
+                        c.pure and u.op is Ops.RESHAPE,
                         grows or (c.expanded and keeps))
                 for c in contexts
             }  # fmt: skip

@@ -52,6 +52,7 @@ class PlanBuffer:
 
     @property
     def nbytes(self) -> int:
+        """Bytes it takes."""
         return self.size * self.dtype.itemsize
 
 

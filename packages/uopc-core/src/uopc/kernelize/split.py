@@ -6,6 +6,7 @@ of operations is cut where the fewest values are alive.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 
 from uopc.uop import UOp, toposort
@@ -24,38 +25,34 @@ def cuts(root: UOp, stored: Collection[UOp], limit: int = MAX_OPS) -> set[UOp]:
     nodes = [u for u in kernel_nodes(root, stored) if u.op.kind != "leaf"]
     if len(nodes) <= limit:
         return set()
-    position = {u: i for i, u in enumerate(nodes)}
-    last_use = _last_uses(nodes, position)
+    last_use = _last_uses(nodes)
+    alive = _alive(nodes, last_use)
     found: set[UOp] = set()
     start = 0
     while len(nodes) - start > limit:
-        cut = _narrowest(nodes, last_use, start + limit // 2, start + limit)
-        found |= {u for u in nodes[:cut] if last_use[u] >= cut and position[u] >= start}
+        # The narrowest place; of equal ones the last, for the fewest kernels.
+        places = range(start + limit, start + limit // 2 - 1, -1)
+        cut = min(places, key=alive.__getitem__)
+        found |= {u for u in nodes[start:cut] if last_use[u] >= cut}
         start = cut
     return found
 
 
-def _last_uses(nodes: Sequence[UOp], position: dict[UOp, int]) -> dict[UOp, int]:
+def _last_uses(nodes: Sequence[UOp]) -> dict[UOp, int]:
+    """The position of each node's last reader; -1 for the root."""
     last: dict[UOp, int] = dict.fromkeys(nodes, -1)
     for i, u in enumerate(nodes):
         for s in u.src:
-            if s in position:
+            if s in last:
                 last[s] = i
     return last
 
 
-def _narrowest(
-    nodes: Sequence[UOp], last_use: dict[UOp, int], low: int, high: int
-) -> int:
-    """The cut in [low, high] that the fewest values cross."""
-    change = [0] * (len(nodes) + 1)
+def _alive(nodes: Sequence[UOp], last_use: dict[UOp, int]) -> list[int]:
+    """How many values cross each cut, a cut at i lying before node i."""
+    change = [0] * (len(nodes) + 2)
     for i, u in enumerate(nodes):
-        change[i + 1] += 1
-        if last_use[u] + 1 < len(change):
-            change[max(last_use[u], i) + 1] -= 1
-    alive, best, narrowest = 0, high, len(nodes)
-    for cut in range(high + 1):
-        alive += change[cut]
-        if cut >= low and alive <= narrowest:
-            best, narrowest = cut, alive
-    return best
+        if last_use[u] > i:
+            change[i + 1] += 1
+            change[last_use[u] + 1] -= 1
+    return list(itertools.accumulate(change))

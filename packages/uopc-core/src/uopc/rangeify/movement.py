@@ -24,6 +24,7 @@ class Indexer:
         self.simplify = simplify
 
     def const(self, value: int) -> UOp:
+        """A constant of the index dtype."""
         return UOp.const(value, self.dtype)
 
     def flatten(self, index: Sequence[UOp], shape: Sequence[int]) -> UOp:

@@ -67,7 +67,7 @@ class Bounds:
                 (a, b), (c, d) = map(self, u.src)
                 if c <= 0:
                     return whole
-                return (a, b) if 0 <= a and b < c else (0, d - 1)
+                return (a, b) if a >= 0 and b < c else (0, d - 1)
             case Ops.WHERE:
                 (a, b), (c, d) = map(self, u.src[1:])
                 return min(a, c), max(b, d)
@@ -80,7 +80,7 @@ class Bounds:
                 return int(b < c), int(a < d)
             case Ops.CMPNE:
                 (a, b), (c, d) = map(self, u.src)
-                return int(b < c or d < a), int(not a == b == c == d)
+                return int(b < c or d < a), int(len({a, b, c, d}) > 1)
             case Ops.AND if u.dtype.kind != "int":
                 return 0, min(self(u.src[0])[1], self(u.src[1])[1])
             case _:

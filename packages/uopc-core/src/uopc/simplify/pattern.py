@@ -28,19 +28,19 @@ Operand = Union["Pat", int, float]
 class Pat:
     """A pattern. Operators on patterns give patterns of ops."""
 
-    def __add__(self, other: Operand) -> Pat:
+    def __add__(self, other: Operand) -> Op:
         return Op(Ops.ADD, self, other)
 
-    def __mul__(self, other: Operand) -> Pat:
+    def __mul__(self, other: Operand) -> Op:
         return Op(Ops.MUL, self, other)
 
-    def __floordiv__(self, other: Operand) -> Pat:
+    def __floordiv__(self, other: Operand) -> Op:
         return Op(Ops.FLOORDIV, self, other)
 
-    def __mod__(self, other: Operand) -> Pat:
+    def __mod__(self, other: Operand) -> Op:
         return Op(Ops.FLOORMOD, self, other)
 
-    def __lt__(self, other: Operand) -> Pat:
+    def __lt__(self, other: Operand) -> Op:
         return Op(Ops.CMPLT, self, other)
 
     def match(self, u: UOp, env: Env) -> Iterator[Env]:
@@ -55,6 +55,7 @@ class Var(Pat):
     name: str
 
     def match(self, u: UOp, env: Env) -> Iterator[Env]:
+        """See Pat."""
         if env.get(self.name, u) is u:
             yield {**env, self.name: u}
 
@@ -66,6 +67,7 @@ class Num(Pat):
     name: str
 
     def match(self, u: UOp, env: Env) -> Iterator[Env]:
+        """See Pat."""
         if u.op is Ops.CONST and env.get(self.name, u) is u:
             yield {**env, self.name: u}
 
@@ -77,6 +79,7 @@ class Exactly(Pat):
     number: int | float
 
     def match(self, u: UOp, env: Env) -> Iterator[Env]:
+        """See Pat."""
         if u.op is Ops.CONST:
             value = u.value
             same_kind = u.dtype.is_float == isinstance(self.number, float)
@@ -93,6 +96,7 @@ class Op(Pat):
         self.src = tuple(s if isinstance(s, Pat) else Exactly(s) for s in src)
 
     def match(self, u: UOp, env: Env) -> Iterator[Env]:
+        """See Pat."""
         if u.op is not self.op:
             return
         orders = itertools.permutations(u.src) if self.op.commutative else (u.src,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from uopc.dtype import boolean
 from uopc.simplify.bounds import Bounds
 from uopc.simplify.linear import divide, modulo
-from uopc.simplify.pattern import BOOLS, INTS, Exactly, Num, Op, Rule, Var
+from uopc.simplify.pattern import BOOLS, INTS, Exactly, Num, Op, Pat, Rule, Var
 from uopc.uop import Ops, UOp
 
 x, y, z, p = Var("x"), Var("y"), Var("z"), Var("p")
@@ -105,7 +105,7 @@ def _unless_const(u: UOp, result: UOp) -> UOp | None:
     return None if u.op is Ops.CONST else result
 
 
-def _not(u: Var | Op) -> Op:
+def _not(u: Pat) -> Op:
     return Op(Ops.CMPNE, u, YES)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import DType, boolean, promote, promote_scalar
 from uopc.tensor.base import Base, Operand
 from uopc.uop import UOp
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Arithmetic(Base):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Self, Union
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from uopc.runtime.buffers import empty
 from uopc.uop import Ops, Scalar, UOp, scalar_dtype, toposort
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from uopc.tensor.tensor import Tensor
 
 Operand = Union["Base", Scalar]
@@ -67,7 +65,7 @@ class Base:
     def _new(self, node: UOp, *others: Base) -> Self:
         """A tensor computed from this one and others."""
         t = object.__new__(type(self))
-        needed = any(o.requires_grad for o in (self, *others))
+        needed = self.requires_grad or any(o.requires_grad for o in others)
         t._init(node, needed, leaf=not needed)
         return t
 
@@ -259,8 +257,8 @@ def _settle(t: Base, array: np.ndarray[Any, Any], replaced: list[UOp]) -> None:
     node = t.uop
     buf = held(node)
     if buf is None:
-        fresh = t._home is None
-        buf = new_buffer(array) if fresh else next_version(t._home, array)
+        home = t._home
+        buf = new_buffer(array) if home is None else next_version(home, array)
         _computed[node] = buf
     if t._home is not None:
         replaced.append(t._home)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from uopc import composite
 from uopc.composite import broadcast_to
 from uopc.dtype import promote
 from uopc.tensor.reduction import Reduction
 from uopc.uop import UOp
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def _shape_of(args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -114,9 +111,11 @@ class Movement(Reduction):
             same = t.shape[:at] + t.shape[at + 1 :]
             if t.ndim != first.ndim or same != first.shape[:at] + first.shape[at + 1 :]:
                 raise ValueError(
-                    f"cat: shapes {first.shape} and {t.shape} differ outside axis {axis}"
+                    f"cat: shapes {first.shape} and {t.shape} differ outside "
+                    f"axis {axis}"
                 )
-        return first._new(composite.cat(nodes, at), *tensors)
+        joined: Self = first._new(composite.cat(nodes, at), *tensors)
+        return joined
 
     @classmethod
     def stack(cls, tensors: Sequence[Self], axis: int = 0) -> Self:
@@ -126,7 +125,8 @@ class Movement(Reduction):
             if t.shape != first.shape:
                 raise ValueError(f"stack: shapes {first.shape} and {t.shape} differ")
         at = first._axis(axis, extra=1)
-        return first._new(composite.stack(nodes, at), *tensors)
+        joined: Self = first._new(composite.stack(nodes, at), *tensors)
+        return joined
 
     def stack_with(self, *others: Self) -> Self:
         """This tensor and others along a new first axis."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Self
 
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to, reduce_axes
 from uopc.dtype import boolean, i32, promote
 from uopc.tensor.arithmetic import Arithmetic
 from uopc.uop import Ops, UOp
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Axis = int | Sequence[int] | None
 

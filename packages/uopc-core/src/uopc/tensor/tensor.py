@@ -8,7 +8,7 @@ from typing import Any
 from uopc.composite import full, iota
 from uopc.dtype import DType, f32, i32
 from uopc.plugins import current
-from uopc.tensor.base import Base, _live, realize_all
+from uopc.tensor.base import _live, realize_all
 from uopc.tensor.movement import Movement, _shape_of
 from uopc.tensor.random import default as generator
 from uopc.uop import UOp, toposort

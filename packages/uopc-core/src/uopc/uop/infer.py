@@ -48,25 +48,28 @@ def elementwise(kinds: Sequence[str], result: DType | None = None) -> Infer:
     """Sources of one shape and one dtype, whose kind is among ``kinds``."""
 
     def infer(op: OpDef, src: Sources, arg: Any) -> Inferred:
-        _no_arg(op, src, arg)
         first = src[0]
+        shape, dtype = first.shape, first.dtype
         for s in src[1:]:
-            _same_shape(op, src, first, s)
-            if s.dtype is not first.dtype:
+            if s.shape != shape:
+                _same_shape(op, src, first, s)
+            if s.dtype is not dtype:
                 fail(
                     op,
                     src,
-                    f"dtype mismatch {first.dtype} vs {s.dtype}; cast one of them",
+                    f"dtype mismatch {dtype} vs {s.dtype}; cast one of them",
                     TypeError,
                 )
-        if first.dtype.kind not in kinds:
+        if dtype.kind not in kinds:
             fail(
                 op,
                 src,
                 f"expected a dtype of kind {' or '.join(kinds)}; cast the operands",
                 TypeError,
             )
-        return None, first.shape, result or first.dtype
+        if arg is not None:
+            _no_arg(op, src, arg)
+        return None, shape, result or dtype
 
     return infer
 
@@ -82,6 +85,7 @@ def _same_shape(op: OpDef, src: Sources, a: UOp, b: UOp) -> None:
 
 
 def where(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A bool condition and two values of one dtype."""
     _no_arg(op, src, arg)
     cond, a, b = src
     _same_shape(op, src, cond, a)
@@ -94,16 +98,19 @@ def where(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def cast(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """Any dtype to the one in the argument."""
     if not isinstance(arg, DType) or arg is void:
         fail(op, src, f"expected an element type, got {arg!r}", TypeError)
     return arg, src[0].shape, arg
 
 
 def const(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A scalar."""
     return arg, (), arg.dtype
 
 
 def buffer(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A flat buffer: size, dtype, slot, version and space."""
     size, dtype, slot, version, space = arg
     if size < 0 or slot < 0 or version < 0 or space not in ("global", "local"):
         fail(op, src, f"bad size, slot, version or space in {arg!r}")
@@ -111,11 +118,13 @@ def buffer(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def param(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A placeholder: slot, dtype and shape."""
     slot, dtype, shape = arg
     return (slot, dtype, as_ints(op, src, shape)), shape, dtype
 
 
 def iota(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A length."""
     n = operator.index(arg)
     if not 0 <= n < i32.max:
         fail(op, src, f"the length must lie in 0 to {i32.max}, got {n}")
@@ -123,6 +132,7 @@ def iota(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def reshape(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """As many elements as before."""
     shape, x = as_ints(op, src, arg), src[0]
     if any(n < 0 for n in shape) or math.prod(shape) != math.prod(x.shape):
         fail(
@@ -141,6 +151,7 @@ def _ranked(op: OpDef, src: Sources, shape: Shape) -> Shape:
 
 
 def expand(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """Equal rank; only axes of length 1 grow."""
     shape, x = as_ints(op, src, arg), src[0]
     fits = len(shape) == len(x.shape) and all(
         n == m or n == 1 for n, m in zip(x.shape, shape, strict=True)
@@ -156,6 +167,7 @@ def expand(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def permute(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A permutation of the axes."""
     perm, x = as_ints(op, src, arg), src[0]
     if sorted(perm) != list(range(len(x.shape))):
         fail(op, src, f"{perm} is not a permutation of the {len(x.shape)} axes")
@@ -163,6 +175,7 @@ def permute(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def shrink(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """One (begin, end) window per axis."""
     x = src[0]
     pairs = tuple(as_ints(op, src, pair) for pair in arg)
     if len(pairs) != len(x.shape) or any(len(p) != 2 for p in pairs):
@@ -174,6 +187,7 @@ def shrink(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def flip(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """Ascending axis numbers."""
     axes, x = as_ints(op, src, arg), src[0]
     if list(axes) != sorted(set(axes)) or any(not 0 <= a < len(x.shape) for a in axes):
         fail(op, src, f"expected ascending axes below {len(x.shape)}, got {axes}")
@@ -181,6 +195,7 @@ def flip(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def stack(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """Any number of sources of one shape and dtype."""
     _no_arg(op, src, arg)
     if not src:
         fail(op, src, "needs at least one source")
@@ -193,6 +208,7 @@ def stack(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def index(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """Integer indices of one shape for the leading axes."""
     _no_arg(op, src, arg)
     if len(src) < 2 or len(src) - 1 > len(src[0].shape):
         fail(op, src, f"expected 1 to {len(src[0].shape)} indices, got {len(src) - 1}")
@@ -212,6 +228,7 @@ def index(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """ADD, MUL or MAX over the last n axes."""
     rop, n = arg
     x = src[0]
     if rop.name not in ("add", "mul", "max"):
@@ -228,12 +245,14 @@ def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """'detach' or 'contiguous'."""
     if arg not in ("detach", "contiguous"):
         fail(op, src, f"expected 'detach' or 'contiguous', got {arg!r}")
     return arg, src[0].shape, src[0].dtype
 
 
 def loop_range(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A scalar of the given integer dtype."""
     number, extent, dtype = arg
     if extent < 0:
         fail(op, src, f"extent {extent} is negative")
@@ -241,10 +260,12 @@ def loop_range(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def effect(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A statement; has no value."""
     return arg, (), void
 
 
 def store(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A buffer, a scalar index and a scalar value."""
     _no_arg(op, src, arg)
     target, idx, value = src
     if target.op.name != "buffer" or not idx.dtype.is_int or idx.shape or value.shape:
@@ -255,5 +276,6 @@ def store(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def after(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """The value of the first source."""
     _no_arg(op, src, arg)
     return None, src[0].shape, src[0].dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from uopc.uop.opdef import OpDef
 from uopc.uop.ops import Ops
 from uopc.uop.walk import toposort
 
-Scalar = Union[bool, int, float]
-Operand = Union["UOp", Scalar]
+Scalar: TypeAlias = bool | int | float
+Operand: TypeAlias = Union["UOp", Scalar]
 
 
 class Literal(NamedTuple):
@@ -56,17 +56,18 @@ class _Entry(weakref.ref["UOp"]):
     key: tuple[Any, ...]
 
 
-# The intern table: the one process-wide table. Every step on it is a single
-# dict operation, and insertion is under the lock, so threads may share it.
+# The intern table: the one process-wide table. Look-ups and insertions are
+# single dict operations; only what concerns dead entries needs the lock.
 _table: dict[tuple[Any, ...], _Entry] = {}
 _lock = threading.RLock()
 
 
 def _forget(entry: weakref.ref[UOp]) -> None:
-    # A new node may have taken the key since the old one died.
     key = entry.key  # type: ignore[attr-defined]
-    if _table.get(key) is entry:
-        del _table[key]
+    with _lock:
+        # A new node may have taken the key since the old one died.
+        if _table.get(key) is entry:
+            del _table[key]
 
 
 def live_nodes() -> int:
@@ -99,23 +100,24 @@ class UOp:
     dtype: DType
 
     def __new__(cls, op: OpDef, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
+        """The node for (op, src, arg): an existing one if there is one."""
         key = (op, src, arg)
         entry = _table.get(key)
         if entry is not None:
             node = entry()
             if node is not None:
                 return node
-        if op.arity is not None and len(src) != op.arity:
-            raise ValueError(f"{op.name}: expected {op.arity} sources, got {len(src)}")
-        arg, shape, dtype = op.infer(op, src, arg)
+        arity = op.arity
+        if arity is not None and len(src) != arity:
+            raise ValueError(f"{op.name}: expected {arity} sources, got {len(src)}")
+        normal, shape, dtype = op.infer(op, src, arg)
         node = object.__new__(cls)
-        set_ = object.__setattr__
-        set_(node, "op", op)
-        set_(node, "src", src)
-        set_(node, "arg", arg)
-        set_(node, "shape", shape)
-        set_(node, "dtype", dtype)
-        return _intern((op, src, arg), node)
+        _set_op(node, op)
+        _set_src(node, src)
+        _set_arg(node, normal)
+        _set_shape(node, shape)
+        _set_dtype(node, dtype)
+        return _intern(key if normal is arg else (op, src, normal), node)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"UOp is immutable; cannot set {name!r}")
@@ -315,16 +317,27 @@ class UOp:
         )
 
 
+# Assignment is closed to users; the slots themselves are the way in.
+_set_op = UOp.__dict__["op"].__set__
+_set_src = UOp.__dict__["src"].__set__
+_set_arg = UOp.__dict__["arg"].__set__
+_set_shape = UOp.__dict__["shape"].__set__
+_set_dtype = UOp.__dict__["dtype"].__set__
+
+
 def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
+    """``node``, or the equal node that is alive already."""
+    mine = _Entry(node, _forget)
+    mine.key = key
+    entry = _table.setdefault(key, mine)
+    if entry is mine:
+        return node
     with _lock:
-        entry = _table.get(key)
-        if entry is not None:
-            existing = entry()
-            if existing is not None:
-                return existing
-        entry = _Entry(node, _forget)
-        entry.key = key
-        _table[key] = entry
+        entry = _table.get(key, mine)
+        existing = entry()
+        if existing is not None and entry is not mine:
+            return existing
+        _table[key] = mine
         return node
 
 
