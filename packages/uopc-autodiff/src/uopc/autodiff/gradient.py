@@ -26,14 +26,17 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
             depend on gets zeros.
         seed: the cotangent of ``root``, of its shape and dtype; ones if None.
 
-    Raises TypeError for an integer root or target, NoGradientRule for an op
-    without a rule. Nothing is computed, and the cost is linear in the graph.
+    Raises TypeError for an integer root or target, ValueError for a seed of
+    another shape or dtype, NoGradientRule for an op without a rule. Nothing is
+    computed, and the cost is linear in the graph.
     """
     order = toposort([root])
     _require_pure(order)
     _require_float(root, "the root")
     for t in targets:
         _require_float(t, "a target")
+    if seed is not None:
+        _require_like(seed, root, "gradient: the seed")
     on_path = set(targets)
     for u in order:
         if any(s in on_path for s in u.src):
@@ -54,10 +57,24 @@ def _apply_rule(u: UOp, g: UOp) -> tuple[UOp | None, ...]:
     """The contributions of ``u`` to its sources."""
     rule = registry().vjps.get(u.op)
     if rule is not None:
-        return rule(u, g)
+        return _checked(u, rule(u, g))
     if not u.src or not u.op.differentiable:
         return (None,) * len(u.src)
     raise _no_rule(u)
+
+
+def _checked(u: UOp, parts: tuple[UOp | None, ...]) -> tuple[UOp | None, ...]:
+    """What a rule gave, which is anybody's code: one gradient or None per source."""
+    if len(parts) != len(u.src):
+        raise ValueError(
+            f"the gradient rule of {u.op.name} gave {len(parts)} gradients for "
+            f"{len(u.src)} sources; give None where no gradient flows"
+        )
+    for i, (part, s) in enumerate(zip(parts, u.src, strict=True)):
+        if part is not None:
+            what = f"the gradient rule of {u.op.name}: the gradient of source {i}"
+            _require_like(part, s, what)
+    return parts
 
 
 def _require_pure(order: list[UOp]) -> None:
@@ -77,13 +94,15 @@ def _no_rule(u: UOp) -> NoGradientRule:
 
 
 def _sum(parts: list[UOp]) -> UOp:
-    while len(parts) > MAX_CHAIN:
+    if len(parts) <= MAX_CHAIN:
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+    while len(parts) > 1:
         pairs = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return parts[0]
 
 
 def _require_float(u: UOp, what: str) -> None:
@@ -91,4 +110,12 @@ def _require_float(u: UOp, what: str) -> None:
         raise TypeError(
             f"gradient: {what} has dtype {u.dtype}, which has no derivative; "
             "cast it to a float type"
+        )
+
+
+def _require_like(given: UOp, like: UOp, what: str) -> None:
+    if given.shape != like.shape or given.dtype is not like.dtype:
+        raise ValueError(
+            f"{what} is {given.dtype}{list(given.shape)}, expected "
+            f"{like.dtype}{list(like.shape)}"
         )

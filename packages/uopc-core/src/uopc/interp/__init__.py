@@ -2,5 +2,6 @@
 
 from uopc.interp.backend import ReferenceBackend
 from uopc.interp.evaluate import evaluate
+from uopc.interp.loops import run_loops
 
-__all__ = ["ReferenceBackend", "evaluate"]
+__all__ = ["ReferenceBackend", "evaluate", "run_loops"]

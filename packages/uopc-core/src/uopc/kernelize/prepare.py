@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from uopc.plugins import current
 from uopc.uop import OpDef, Ops, UOp, toposort
 
 MAX_LOWERINGS = 32
@@ -47,6 +48,7 @@ def _rewrite(
                 raise NotImplementedError(
                     f"the backend has no spelling for {v.op.name} and the op has no "
                     "'lower'; register one with the uopc_register_spellings hook"
+                    f"{current().failure_note()}"
                 )
             lowered = v.op.lower(v)
             if lowered.shape != v.shape or lowered.dtype is not v.dtype:

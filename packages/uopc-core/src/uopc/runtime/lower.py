@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pathlib
 import time
+import warnings
 from collections.abc import Callable
 
 from uopc.config import get
 from uopc.plugins import current
 from uopc.rangeify import rangeify
+from uopc.runtime.validate import same_meaning
 from uopc.schedule import apply_schedule, choose_schedule
-from uopc.spec import check
-from uopc.uir import to_uir
+from uopc.spec import SpecError, check
+from uopc.uir import parse_uir, to_uir
 from uopc.uop import UOp, toposort
 
 
@@ -33,13 +35,37 @@ def _run_pass(name: str, before: UOp, run: Callable[[UOp], UOp]) -> UOp:
     start = time.perf_counter()
     after = run(before)
     seconds = time.perf_counter() - start
-    if get("UOPC_CHECK"):
-        check(toposort([after]), "loops")
+    _check(name, before, after)
     if folder := get("UOPC_DUMP"):
         path = pathlib.Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / f"{after.arg}.{name}.uir").write_text(to_uir(after) + "\n")
-    current().call_each(
+    _tell_observers(name, before, after, seconds)
+    return after
+
+
+def _check(name: str, before: UOp, after: UOp) -> None:
+    """What UOPC_CHECK asks for after the pass ``name``."""
+    level = get("UOPC_CHECK")
+    if level >= 1:
+        check(toposort([after]), "loops")
+    if level >= 2 and parse_uir(to_uir(after)) is not after:
+        raise SpecError(f"{name}: the text form does not read back as the same graph")
+    if level >= 3 and not same_meaning(before, after):
+        raise SpecError(
+            f"{name} changed what the kernel computes, from\n{to_uir(before)}\n"
+            f"to\n{to_uir(after)}"
+        )
+
+
+def _tell_observers(name: str, before: UOp, after: UOp, seconds: float) -> None:
+    outcomes = current().call_each(
         "uopc_after_pass", name=name, before=before, after=after, seconds=seconds
     )
-    return after
+    for plugin, _, error in outcomes:
+        if error is not None:
+            warnings.warn(
+                f"plugin {plugin!r} failed in uopc_after_pass: {error!r}",
+                RuntimeWarning,
+                stacklevel=2,
+            )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from uopc.config import get
+from uopc.plugins import registry
 from uopc.simplify.bounds import Bounds
 from uopc.simplify.pattern import Rule
 from uopc.simplify.rules import RULES
@@ -18,11 +19,16 @@ MAX_REWRITES = 10_000_000
 class Simplifier:
     """Simplifies expressions and statements over one set of rules.
 
+    By default these are the built-in rules and those that plugins registered for
+    the stage "simplify".
+
     Results are remembered, so building an expression step by step and
     simplifying each step costs no more than simplifying it once.
     """
 
-    def __init__(self, rules: Iterable[Rule] = RULES) -> None:
+    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
+        if rules is None:
+            rules = (*RULES, *registry().rewrites.get("simplify", ()))
         self.bounds = Bounds()
         self._memo: dict[UOp, UOp] = {}
         self._rules: dict[OpDef, list[Rule]] = {}

@@ -18,27 +18,27 @@ class Arithmetic(Base):
     __hash__ = object.__hash__
 
     def __add__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "add")
         return self._new(a + b, *parents)
 
     def __radd__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "add")
         return self._new(b + a, *parents)
 
     def __mul__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "mul")
         return self._new(a * b, *parents)
 
     def __rmul__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "mul")
         return self._new(b * a, *parents)
 
     def __sub__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "sub")
         return self._new(a - b, *parents)
 
     def __rsub__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "sub")
         return self._new(b - a, *parents)
 
     def __neg__(self) -> Self:
@@ -46,26 +46,28 @@ class Arithmetic(Base):
 
     def __truediv__(self, other: Operand) -> Self:
         """Division; integers become f32 first."""
-        a, b, parents = self._float_pair(other)
+        a, b, parents = self._float_pair(other, "div")
         return self._new(a / b, *parents)
 
     def __rtruediv__(self, other: Operand) -> Self:
-        a, b, parents = self._float_pair(other)
+        a, b, parents = self._float_pair(other, "div")
         return self._new(b / a, *parents)
 
-    def _float_pair(self, other: Operand) -> tuple[UOp, UOp, tuple[Base, ...]]:
-        a, b, parents = self._pair(other)
+    def _float_pair(
+        self, other: Operand, what: str
+    ) -> tuple[UOp, UOp, tuple[Base, ...]]:
+        a, b, parents = self._pair(other, what)
         wanted = promote_scalar(a.dtype, 1.0)
         return a.cast(wanted), b.cast(wanted), parents
 
     def __floordiv__(self, other: Operand) -> Self:
         """Division toward minus infinity; an integer divided by 0 is 0."""
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "floordiv")
         return self._new(a // b, *parents)
 
     def __mod__(self, other: Operand) -> Self:
         """Remainder with the divisor's sign; an integer modulo 0 is 0."""
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "mod")
         return self._new(a % b, *parents)
 
     def __pow__(self, exponent: int | float) -> Self:
@@ -92,23 +94,23 @@ class Arithmetic(Base):
         return self._new(self.uop.const_like(1) if result is None else result)
 
     def __and__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "and")
         return self._new(a & b, *parents)
 
     def __or__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "or")
         return self._new(a | b, *parents)
 
     def __xor__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "xor")
         return self._new(a ^ b, *parents)
 
     def __lshift__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "shift left")
         return self._new(a << b, *parents)
 
     def __rshift__(self, other: Operand) -> Self:
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "shift right")
         return self._new(a >> b, *parents)
 
     def __invert__(self) -> Self:
@@ -121,29 +123,29 @@ class Arithmetic(Base):
     # -- comparisons ----------------------------------------------------------
 
     def __lt__(self, other: Operand) -> Self:
-        a, b, _ = self._compared(other)
+        a, b, _ = self._pair(other, "less")
         return self._new(a < b)
 
     def __gt__(self, other: Operand) -> Self:
-        a, b, _ = self._compared(other)
+        a, b, _ = self._pair(other, "greater")
         return self._new(b < a)
 
     def __le__(self, other: Operand) -> Self:
-        a, b, _ = self._compared(other)
+        a, b, _ = self._pair(other, "less or equal")
         return self._new((a < b) | a.eq(b))
 
     def __ge__(self, other: Operand) -> Self:
-        a, b, _ = self._compared(other)
+        a, b, _ = self._pair(other, "greater or equal")
         return self._new((b < a) | a.eq(b))
 
     def eq(self, other: Operand) -> Self:
         """Elementwise ``==``; NaN equals nothing."""
-        a, b, _ = self._compared(other)
+        a, b, _ = self._pair(other, "eq")
         return self._new(a.eq(b))
 
     def ne(self, other: Operand) -> Self:
         """Elementwise ``!=``; NaN differs from everything."""
-        a, b, _ = self._compared(other)
+        a, b, _ = self._pair(other, "ne")
         return self._new(a.ne(b))
 
     def __eq__(self, other: Any) -> Self:  # type: ignore[override]
@@ -152,19 +154,16 @@ class Arithmetic(Base):
     def __ne__(self, other: Any) -> Self:  # type: ignore[override]
         return self.ne(other)
 
-    def _compared(self, other: Operand) -> tuple[UOp, UOp, tuple[Base, ...]]:
-        return self._pair(other)
-
     # -- functions ------------------------------------------------------------
 
     def maximum(self, other: Operand) -> Self:
         """The larger of two, NaN if either is; a tie's gradient splits evenly."""
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "maximum")
         return self._new(a.maximum(b), *parents)
 
     def minimum(self, other: Operand) -> Self:
         """The smaller of two: ``-max(-a, -b)``."""
-        a, b, parents = self._pair(other)
+        a, b, parents = self._pair(other, "minimum")
         return self._new(-((-a).maximum(-b)), *parents)
 
     def where(self, a: Operand, b: Operand) -> Self:

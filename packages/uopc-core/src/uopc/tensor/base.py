@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, Union
 
 import numpy as np
@@ -162,13 +162,30 @@ class Base:
         self._leaf = self._assigned = True
         return self
 
+    def apply(self, function: Callable[..., UOp], *others: Base) -> Self:
+        """The tensor of ``function(node, *other nodes)``.
+
+        This is how a function that is not a method, such as a plugin's op, joins in:
+        gradients flow through its result as through that of any method.
+        """
+        return self._new(function(self.uop, *(t.uop for t in others)), *others)
+
     # -- helpers of the parts -------------------------------------------------
 
-    def _pair(self, other: Operand) -> tuple[UOp, UOp, tuple[Base, ...]]:
-        """Both operands, promoted and broadcast, and the tensors among them."""
+    def _pair(self, other: Operand, what: str) -> tuple[UOp, UOp, tuple[Base, ...]]:
+        """Both operands, promoted and broadcast, and the tensors among them.
+
+        ``what`` is the operation's name, for errors.
+        """
         if isinstance(other, Base):
-            dtype = promote(self.dtype, other.dtype)
-            shape = broadcast_shape(self.shape, other.shape)
+            try:
+                dtype = promote(self.dtype, other.dtype)
+                shape = broadcast_shape(self.shape, other.shape)
+            except (TypeError, ValueError) as error:
+                raise type(error)(
+                    f"{what}({self.dtype}{list(self.shape)}, "
+                    f"{other.dtype}{list(other.shape)}): {error}"
+                ) from None
             a, b = (broadcast_to(t.uop.cast(dtype), shape) for t in (self, other))
             return a, b, (self, other)
         if not isinstance(other, (bool, int, float)):

@@ -6,7 +6,7 @@ import re
 from typing import Any, NoReturn
 
 from uopc.dtype import DTYPES, DType, boolean, f32, i32
-from uopc.plugins import registry
+from uopc.plugins import current, registry
 from uopc.uop import REQUIRED, Field, Literal, OpDef, UOp
 
 _TOKEN = re.compile(
@@ -45,11 +45,11 @@ class _Line:
         self.pos = match.end()
         return left
 
-    def fail(self, expected: str, got: str | None = None) -> NoReturn:
+    def fail(self, expected: str, got: str | None = None, note: str = "") -> NoReturn:
         got = self.token or "the end of the line" if got is None else got
         raise UirError(
             f"line {self.number}, column {self.column}: expected {expected}, "
-            f"got {got[:40]!r}"
+            f"got {got[:40]!r}{note}"
         )
 
     def eat(self, mark: str) -> None:
@@ -89,7 +89,7 @@ def parse_uir(text: str) -> UOp:
 def _node(line: _Line, ops: dict[str, OpDef], nodes: dict[str, UOp]) -> UOp:
     op = ops.get(line.token)
     if op is None:
-        line.fail("the name of an op")
+        line.fail("the name of an op", note=current().failure_note())
     line.advance()
     positional = [f for f in op.arg if f.positional]
     items: list[Any] = []

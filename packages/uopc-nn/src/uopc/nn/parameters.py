@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping, Set
+from types import ModuleType
 from typing import Any
 
 from uopc.tensor import Tensor
 
-_PLAIN = (str, bytes, int, float, complex, type(None), type)
+# A module is searched by no one: what it holds is not the model's.
+_PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType)
 
 
 def parameters(x: Any) -> list[Tensor]:
     """The leaf tensors with ``requires_grad`` inside ``x``, each once.
 
-    Looks into lists, tuples, dicts and the attributes of objects, in the order
-    in which these hold their items.
+    Looks into lists, tuples, deques, sets, the values of dicts and the
+    attributes of objects, in the order in which these hold their items.
     """
     found: dict[int, Tensor] = {}
-    seen: set[int] = set()
+    # The objects themselves, so that no new one takes the id of another.
+    seen: dict[int, Any] = {}
     stack = [x]
     while stack:
         item = stack.pop()
         if isinstance(item, _PLAIN) or id(item) in seen:
             continue
-        seen.add(id(item))
+        seen[id(item)] = item
         if isinstance(item, Tensor):
             if item.requires_grad and item.is_leaf:
                 found[id(item)] = item
@@ -32,8 +37,18 @@ def parameters(x: Any) -> list[Tensor]:
 
 
 def _parts(item: Any) -> list[Any]:
-    if isinstance(item, dict):
-        return list(item.values())
-    if isinstance(item, (list, tuple)):
-        return list(item)
-    return list(getattr(item, "__dict__", {}).values())
+    """The items of a container, then the attributes of the object."""
+    parts: list[Any] = []
+    if isinstance(item, Mapping):
+        parts += item.values()
+    elif isinstance(item, (list, tuple, deque, Set)):
+        parts += item
+    parts += getattr(item, "__dict__", {}).values()
+    for cls in reversed(type(item).__mro__):
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{cls.__name__.lstrip('_')}{name}"  # a private name
+            if name not in ("__dict__", "__weakref__") and hasattr(item, name):
+                parts.append(getattr(item, name))
+    return parts

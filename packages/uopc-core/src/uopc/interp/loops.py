@@ -1,0 +1,87 @@
+"""Run a loop program, statement by statement.
+
+This is how a pass over loops is validated: what it made must store what its
+input stood for. Each loop is run as NumPy would not: one element at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from uopc.uop import Ops, UOp, toposort
+
+Array = np.ndarray[Any, Any]
+
+
+def run_loops(sink: UOp, data: Mapping[int, Array]) -> dict[int, Array]:
+    """What ``sink`` stores, as flat arrays by slot.
+
+    ``data`` holds the flat arrays that it reads, by slot. Raises IndexError for
+    a read or write outside its buffer.
+    """
+    runner = _Runner(data)
+    for statement in sink.src:
+        runner.run(statement)
+    return runner.stored
+
+
+class _Runner:
+    def __init__(self, data: Mapping[int, Array]) -> None:
+        self.memory: dict[UOp, Array] = {}
+        self.data = data
+        self.stored: dict[int, Array] = {}
+        self.ranges: dict[UOp, Any] = {}
+        self.orders: dict[UOp, list[UOp]] = {}
+
+    def run(self, statement: UOp) -> None:
+        """Execute one statement."""
+        if statement.op is Ops.END:
+            loop, *body = statement.src
+            for i in range(loop.arg[1]):
+                self.ranges[loop] = loop.dtype.numpy.type(i)
+                for s in body:
+                    self.run(s)
+            return
+        target, index, value = statement.src
+        if target not in self.memory:
+            self.memory[target] = np.zeros(target.shape, target.dtype.numpy)
+            if target.arg[4] == "global":
+                self.stored[target.arg[2]] = self.memory[target]
+        values = self._evaluate(statement)
+        self.memory[target][_inside(values[index], target)] = values[value]
+
+    def _evaluate(self, statement: UOp) -> dict[UOp, Any]:
+        """The values of a statement's index and value."""
+        order = self.orders.get(statement)
+        if order is None:
+            order = self.orders[statement] = toposort(statement.src[1:])
+        values: dict[UOp, Any] = {}
+        with np.errstate(all="ignore"):
+            for u in order:
+                values[u] = self._value(u, values)
+        return values
+
+    def _value(self, u: UOp, values: Mapping[UOp, Any]) -> Any:
+        if u.op is Ops.RANGE:
+            return self.ranges[u]
+        if u.op is Ops.BUFFER:
+            return None
+        if u.op is Ops.INDEX:
+            buf = u.src[0]
+            memory = self.memory.get(buf)
+            if memory is None:
+                memory = self.data[buf.arg[2]]
+            return memory[_inside(values[u.src[1]], buf)]
+        meaning: Callable[..., Any] | None = u.op.numpy
+        assert meaning is not None, u
+        return np.asarray(meaning(u, *(values[s] for s in u.src)))[()]
+
+
+def _inside(index: Any, buf: UOp) -> int:
+    i = int(index)
+    if not 0 <= i < buf.arg[0]:
+        raise IndexError(f"index {i} is outside a buffer of {buf.arg[0]} elements")
+    return i
