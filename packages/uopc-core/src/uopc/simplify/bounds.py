@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from uopc.uop import Ops, UOp, toposort
 
 Interval = tuple[int, int]
@@ -12,10 +14,11 @@ class Bounds:
 
     Sums and products are computed exactly and fall back to the whole range of
     the dtype when they might wrap, so a stated interval is always true.
+    ``known`` are intervals that are taken for granted.
     """
 
-    def __init__(self) -> None:
-        self._memo: dict[UOp, Interval] = {}
+    def __init__(self, known: Iterable[tuple[UOp, Interval]] = ()) -> None:
+        self._memo: dict[UOp, Interval] = dict(known)
 
     def __call__(self, u: UOp) -> Interval:
         """The interval of ``u``, whose dtype is an integer or bool."""

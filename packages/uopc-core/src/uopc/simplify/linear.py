@@ -43,6 +43,8 @@ def compose(terms: Terms, constant: int, like: UOp, bounds: Bounds) -> UOp | Non
     high = sum(max(0, s[1]) for s in spans) + max(0, constant)
     if low < dtype.min or high > dtype.max:
         return None
+    if any(not dtype.min <= k <= dtype.max for k in terms.values()):
+        return None
     for node, k in terms.items():
         term = node if k == 1 else node * UOp.const(k, dtype)
         total = term if total is None else total + term

@@ -82,7 +82,9 @@ class Exactly(Pat):
         """See Pat."""
         if u.op is Ops.CONST:
             value = u.value
-            same_kind = u.dtype.is_float == isinstance(self.number, float)
+            # True is no 1: a bool matches bools only.
+            kind = {"bool": bool, "float": float}.get(u.dtype.kind, int)
+            same_kind = type(self.number) is kind
             same_sign = math.copysign(1, value) == math.copysign(1, self.number)
             if value == self.number and same_sign and same_kind:
                 yield env

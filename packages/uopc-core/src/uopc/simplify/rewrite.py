@@ -9,11 +9,13 @@ import numpy as np
 from uopc.config import get
 from uopc.plugins import registry
 from uopc.simplify.bounds import Bounds
+from uopc.simplify.context import Facts, facts
 from uopc.simplify.pattern import Rule
 from uopc.simplify.rules import RULES
 from uopc.uop import OpDef, Ops, UOp
 
 MAX_REWRITES = 10_000_000
+MAX_FACTS = 16  # conditions inside conditions that are looked through
 
 
 class Simplifier:
@@ -26,10 +28,13 @@ class Simplifier:
     simplifying each step costs no more than simplifying it once.
     """
 
-    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
+    def __init__(self, rules: Iterable[Rule] | None = None, known: Facts = ()) -> None:
         if rules is None:
             rules = (*RULES, *registry().rewrites.get("simplify", ()))
-        self.bounds = Bounds()
+        self.bounds = Bounds(known)
+        self._all_rules = rules = tuple(rules)
+        self._known = known
+        self._inner: dict[Facts, Simplifier] = {}
         self._memo: dict[UOp, UOp] = {}
         self._rules: dict[OpDef, list[Rule]] = {}
         for rule in rules:
@@ -45,6 +50,11 @@ class Simplifier:
             u = stack[-1]
             if u in memo:
                 stack.pop()
+                continue
+            if self._known and u.op is Ops.INDEX:
+                # A read happens whatever the condition, so its index may not
+                # rely on it.
+                memo[u] = u
                 continue
             waiting = [s for s in reversed(u.src) if s not in memo]
             if waiting:
@@ -76,7 +86,24 @@ class Simplifier:
                 if self._trace:
                     print(f"rewrite {rule.name}: {u!r} -> {new!r}")
                 return new
-        return None
+        return self._in_context(u) if u.op is Ops.WHERE else None
+
+    def _in_context(self, u: UOp) -> UOp | None:
+        """WHERE with branches simplified by what its condition tells."""
+        cond, a, b = u.src
+        if len(self._known) >= MAX_FACTS:
+            return None
+        yes, no = facts(cond, self.bounds)
+        new = cond.where(self._under(yes)(a), self._under(no)(b))
+        return None if new is u else new
+
+    def _under(self, known: Facts) -> Simplifier:
+        """A simplifier that takes more intervals for granted."""
+        if not known:
+            return self
+        if known not in self._inner:
+            self._inner[known] = Simplifier(self._all_rules, self._known + known)
+        return self._inner[known]
 
 
 def fold(u: UOp) -> UOp | None:

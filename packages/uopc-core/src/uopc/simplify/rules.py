@@ -232,6 +232,12 @@ CHOICE_RULES = (
         Op(Ops.WHERE, p, x, Op(Ops.WHERE, p, y, z)),
         lambda p, x, y, z: p.where(x, z),
     ),
+    Rule(
+        "where-tighter",
+        Op(Ops.WHERE, x < a, Op(Ops.WHERE, x < b, y, z), z),
+        lambda x, a, b, y, z: (x < (a if a.value < b.value else b)).where(y, z),
+        BOOLS,
+    ),
 )
 
 RULES: tuple[Rule, ...] = (

@@ -35,13 +35,14 @@ class Base:
         grad: the gradient that ``backward`` left here, a lazy tensor, or None.
     """
 
-    __slots__ = ("__weakref__", "_assigned", "_graph", "_home", "_leaf", "grad",
-                 "requires_grad", "uop")  # fmt: skip
+    __slots__ = ("__weakref__", "_assigned", "_graph", "_home", "_leaf", "_was",
+                 "grad", "requires_grad", "uop")  # fmt: skip
     uop: UOp
     requires_grad: bool
     grad: Tensor | None
     _graph: UOp | None  # the graph before the value replaced it
     _home: UOp | None  # the buffer an assignment makes a new version of
+    _was: weakref.ref[UOp] | None  # the node of this value before it was computed
     _leaf: bool
     _assigned: bool
 
@@ -58,7 +59,7 @@ class Base:
 
     def _init(self, node: UOp, requires_grad: bool, leaf: bool) -> None:
         self.uop, self.requires_grad, self._leaf = node, requires_grad, leaf
-        self.grad = self._graph = self._home = None
+        self.grad = self._graph = self._home = self._was = None
         self._assigned = False
         _live.add(self)
 
@@ -158,7 +159,7 @@ class Base:
             )
         now = held(self.uop)
         self._home = self._home if now is None else now
-        self.uop, self._graph = value.uop, None
+        self.uop, self._graph, self._was = value.uop, None, None
         self._leaf = self._assigned = True
         return self
 
@@ -169,6 +170,14 @@ class Base:
         gradients flow through its result as through that of any method.
         """
         return self._new(function(self.uop, *(t.uop for t in others)), *others)
+
+    def _nodes(self) -> list[UOp]:
+        """The nodes that stand for this value in graphs.
+
+        Two where graphs built before the value was computed are still alive.
+        """
+        was = None if self._was is None else self._was()
+        return [self.uop] if was is None or was is self.uop else [self.uop, was]
 
     # -- helpers of the parts -------------------------------------------------
 
@@ -284,6 +293,7 @@ def _settle(t: Base, array: np.ndarray[Any, Any], replaced: list[UOp]) -> None:
         # The value replaces the graph, so that a loop that feeds on itself does
         # not grow; ``backward`` still finds the graph of this one step.
         t._graph = None if t._assigned or t.requires_grad else node
+        t._was = weakref.ref(node)
         t.uop = buf.reshape(t.shape)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from uopc.composite import full, iota
+from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, f32, i32
 from uopc.plugins import current
-from uopc.tensor.base import _live, realize_all
+from uopc.tensor.base import _live, held, realize_all
 from uopc.tensor.movement import Movement, _shape_of
 from uopc.tensor.random import default as generator
-from uopc.uop import UOp, toposort
+from uopc.uop import Ops, UOp, toposort
 
 __all__ = ["Tensor", "realize_all"]
 
@@ -98,27 +98,63 @@ class Tensor(Movement):
         and after the value has been read.
 
         Raises AssertionError unless this is a scalar, RuntimeError if no
-        gradient engine is installed.
+        gradient engine is installed or if a parameter has been given a new
+        value since this graph was built.
         """
         if self.shape != ():
             raise AssertionError(f"backward needs a scalar, got shape {self.shape}")
         root = self.uop if self._graph is None else self._graph
-        if params is None:
-            reached = set(toposort([root]))
-            params = [
-                t
-                for t in _live
-                if t._leaf and t.requires_grad and t.uop in reached
-                and isinstance(t, Tensor)
-            ]  # fmt: skip
+        params = _leaves(root) if params is None else params
+        nodes = [p._nodes() for p in params]
         grads: list[UOp] | None = current().hook.uopc_gradient(
-            root=root, seed=None, targets=[p.uop for p in params]
+            root=root, seed=None, targets=[n for group in nodes for n in group]
         )
         if grads is None:
             raise RuntimeError(
                 "backward needs a gradient engine: pip install uopc-autodiff"
                 f"{current().failure_note()}"
             )
-        for p, g in zip(params, grads, strict=True):
-            p.grad = Tensor(g) if p.grad is None else p.grad + Tensor(g)
+        each = iter(grads)
+        for i, (p, group) in enumerate(zip(params, nodes, strict=True)):
+            parts = [(next(each), zeros_like(n)) for n in group]
+            flowing = [g for g, zero in parts if g is not zero]
+            if not flowing:
+                _require_current(root, i, p)
+                flowing = [parts[0][1]]
+            g = Tensor(sum(flowing[1:], flowing[0]))
+            p.grad = g if p.grad is None else p.grad + g
         return self
+
+
+def _carriers(root: UOp) -> set[UOp]:
+    """The nodes of ``root`` that no detach hides from gradients."""
+    return set(toposort([root], lambda u: () if u.op is Ops.STAGE
+                        and u.arg == "detach" else u.src))  # fmt: skip
+
+
+def _has_only_old(p: Tensor, reached: set[UOp]) -> bool:
+    """Whether ``reached`` holds the parameter, but with an older value only."""
+    now = held(p.uop)
+    home = p._home if now is None else now
+    if home is None or any(n in reached for n in p._nodes()):
+        return False
+    return any(u.op is Ops.BUFFER and u.arg[2] == home.arg[2] for u in reached)
+
+
+def _leaves(root: UOp) -> list[Tensor]:
+    """The leaves that want a gradient and that ``root`` depends on."""
+    reached = _carriers(root)
+    return [
+        t
+        for t in _live
+        if isinstance(t, Tensor) and t._leaf and t.requires_grad
+        and (any(n in reached for n in t._nodes()) or _has_only_old(t, reached))
+    ]  # fmt: skip
+
+
+def _require_current(root: UOp, i: int, p: Tensor) -> None:
+    if _has_only_old(p, _carriers(root)):
+        raise RuntimeError(
+            f"backward: parameter {i}, {p.dtype}{list(p.shape)}, has been given a new "
+            "value since this graph was built; compute the loss again first"
+        )

@@ -138,7 +138,8 @@ def _item(line: _Line, nodes: dict[str, UOp]) -> Any:
     return line.take("name", "a node, a constant, a name or a tuple")
 
 
-def _literal(line: _Line) -> Literal:
+def _literal(line: _Line) -> Literal | int:
+    """A constant; an integer beyond i32 without a dtype can only be an argument."""
     text = line.token
     if len(text) > MAX_DIGITS:
         line.fail("a shorter number")
@@ -151,13 +152,20 @@ def _literal(line: _Line) -> Literal:
         if line.token not in DTYPES:
             line.fail("an element type")
         dtype = DTYPES[line.advance()]
-    value: Any = text == "true" if dtype is boolean else text
+    elif whole and not i32.min <= int(text) <= i32.max:
+        return int(text)
     try:
-        if dtype is not boolean:
-            value = float(text) if dtype.is_float else int(text)
-        return Literal.of(value, dtype)
+        return Literal.of(_number(text, dtype), dtype)
     except (ValueError, OverflowError) as error:
         line.fail(f"a value of {dtype} ({error})", got=text)
+
+
+def _number(text: str, dtype: DType) -> bool | int | float:
+    if dtype is boolean:
+        if text not in ("true", "false"):
+            raise ValueError("true or false")
+        return text == "true"
+    return float(text) if dtype.is_float else int(text)
 
 
 def _tuple(line: _Line, depth: int) -> tuple[Any, ...]:
@@ -182,6 +190,8 @@ def _source(line: _Line, item: Any) -> UOp:
         return item
     if isinstance(item, Literal):
         return UOp.const(item.value, item.dtype)
+    if isinstance(item, int):
+        line.fail(f"a value of i32 ({i32.min} to {i32.max})", got=str(item))
     line.fail("a node or a constant as source", got=str(item))
 
 
@@ -198,7 +208,9 @@ def _argument(
             return item
         case "int" if isinstance(item, Literal) and item.dtype is i32:
             return item.value
-        case "ints" | "pairs" if isinstance(item, tuple):
+        case "int" if isinstance(item, int):
+            return item
+        case "ints" | "pairs" if type(item) is tuple:
             return item
         case "dtype" if item in DTYPES:
             return DTYPES[item]

@@ -20,6 +20,23 @@ def _zeros_like(p: Tensor) -> Tensor:
     return Tensor(np.zeros(p.shape, p.dtype.numpy))
 
 
+def _check_parameter(i: int, p: Tensor, seen: set[int]) -> None:
+    if not isinstance(p, Tensor):
+        raise TypeError(
+            f"parameter {i} is a {type(p).__name__}, not a Tensor; parameters(x) "
+            "finds the tensors in it"
+        )
+    if not p.dtype.is_float:
+        raise TypeError(f"parameter {i} has dtype {p.dtype}; only floats can be moved")
+    if not p.is_leaf:
+        raise ValueError(
+            f"parameter {i} is the result of other tensors, which would not change "
+            "with it; optimize those, or use .detach()"
+        )
+    if id(p) in seen:
+        raise ValueError(f"parameter {i} is there twice; parameters(x) finds it once")
+
+
 class Optimizer:
     """What all optimizers share: the parameters, the learning rate, ``step``.
 
@@ -32,12 +49,16 @@ class Optimizer:
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError("an optimizer takes a list of tensors, not one tensor")
         self.params = list(params)
         if not self.params:
             raise ValueError("an optimizer needs at least one parameter")
+        seen: set[int] = set()
+        for i, p in enumerate(self.params):
+            _check_parameter(i, p, seen)
+            seen.add(id(p))
         for p in self.params:
-            if not p.dtype.is_float:
-                raise TypeError(f"cannot optimize a parameter of dtype {p.dtype}")
             p.requires_grad = True
         realize_all(self.params)
         self._lr = _number(lr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uopc.autodiff.gradient import NoGradientRule
 from uopc.autodiff.rules.elementwise import Cotangents, Rule
-from uopc.composite import zeros_like
+from uopc.composite import pad
 from uopc.uop import OpDef, Ops, UOp
 
 
@@ -14,11 +14,14 @@ def _index(u: UOp, g: UOp) -> Cotangents:
         raise NoGradientRule(
             "gradient of a data-dependent INDEX (use a one-hot matmul)"
         )
-    lengths = x.shape[: len(idx)]
-    for i, n in zip(reversed(idx), reversed(lengths), strict=True):
-        zero = zeros_like(g)
-        g = UOp.stack([g if k == i.value else zero for k in range(n)])
-    return (g, *(None for _ in idx))
+    # Zeros around the slice; padding takes nodes in proportion to log n, where
+    # a STACK of the slice and zeros would take n.
+    around = [
+        (int(i.value), n - 1 - int(i.value)) for i, n in zip(idx, x.shape, strict=False)
+    ]
+    whole = g.reshape((1,) * len(idx) + g.shape)
+    gx = pad(whole, around + [(0, 0)] * len(g.shape))
+    return (gx, *(None for _ in idx))
 
 
 RULES: dict[OpDef, Rule] = {
