@@ -56,7 +56,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("UOPC_BACKEND", _text, "", "Backend to run on; empty: the best available"),
     Variable("UOPC_OPT", _level(2), 1, "Effort of the scheduler, 0 to 2"),
     Variable("UOPC_CHECK", _level(3), 1, "Checking between passes, 0 to 3"),
-    Variable("UOPC_DEBUG", _level(4), 0, "Amount of debugging output, 0 to 4"),
+    Variable(
+        "UOPC_DEBUG", _level(4), 0, "Print 1: plans, 2: schedules, 3: C, 4: rewrites"
+    ),
     Variable("UOPC_DUMP", _text, "", "Folder that receives each stage's text"),
     Variable("UOPC_CC", _text, "", "C compiler command; empty: look for one"),
     Variable("UOPC_CACHE_DIR", _text, "", "Folder of compiled kernels; empty: default"),

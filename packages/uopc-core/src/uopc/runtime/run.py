@@ -11,6 +11,7 @@ from uopc.dtype import u8
 from uopc.kernelize import Plan, make_plan
 from uopc.runtime.backends import Backend, Program, default_backend
 from uopc.runtime.buffers import buffer_data, empty
+from uopc.runtime.debug import show_plan
 from uopc.runtime.memory import MemoryPlan, plan_memory
 from uopc.uop import UOp
 
@@ -23,6 +24,7 @@ class _Runnable:
     def __init__(self, plan: Plan, backend: Backend) -> None:
         self.program: Program = backend.compile(plan)
         self.memory: MemoryPlan = plan_memory(plan)
+        show_plan(plan, self.memory, backend.name, self.program)
 
 
 def realize(

@@ -1,0 +1,49 @@
+"""What UOPC_DEBUG prints and UOPC_DUMP writes of a plan.
+
+UOPC_DEBUG, each level with those below: 1 plans as they are made, 2 schedules,
+3 the generated source, 4 every rewrite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+
+from uopc.config import get
+from uopc.kernelize import Plan, plan_graph
+from uopc.runtime.memory import MemoryPlan
+from uopc.uir import to_uir
+
+_numbers = itertools.count()
+
+
+def show_plan(plan: Plan, memory: MemoryPlan, backend: str, program: object) -> None:
+    """Print and write what was asked for of a newly compiled plan."""
+    level, folder = get("UOPC_DEBUG"), get("UOPC_DUMP")
+    if not level and not folder:
+        return
+    number = next(_numbers)
+    source = getattr(program, "source", "")
+    if level >= 1:
+        print(_summary(plan, memory, backend, number))
+    if level >= 3 and source:
+        print(source)
+    if folder:
+        path = pathlib.Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"plan{number}.uir").write_text(to_uir(plan_graph(plan)) + "\n")
+        if source:
+            (path / f"plan{number}.c").write_text(source)
+
+
+def _summary(plan: Plan, memory: MemoryPlan, backend: str, number: int) -> str:
+    lines = [
+        f"plan {number} on {backend}: {len(plan.kernels)} kernels, "
+        f"{len(plan.buffers)} buffers, {memory.arena_bytes} bytes of temporaries "
+        f"({memory.sum_bytes} without sharing)"
+    ]
+    for k in plan.kernels:
+        out = plan.buffers[k.out]
+        reads = ", ".join(map(str, k.args))
+        lines.append(f"  {k.name}: {out.dtype}[{out.size}] {k.out} <- {reads}")
+    return "\n".join(lines)
