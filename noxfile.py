@@ -73,7 +73,9 @@ def run_tests(
     cache.mkdir(mode=0o700, exist_ok=True)
     session.env["XDG_CACHE_HOME"] = str(cache)
     session.env["WHEELHOUSE"] = str(dist_folder(session))
-    session.run("python", "-m", "pytest", *(session.posargs or paths))
+    # Options alone, such as `-k dtype`, are for the tests of this session.
+    named = any(Path(a.partition("::")[0]).exists() for a in session.posargs)
+    session.run("python", "-m", "pytest", *([] if named else paths), *session.posargs)
 
 
 @nox.session
@@ -134,7 +136,9 @@ def nn(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """Test all four distributions together, the documents and the wheels."""
     paths = ["tests/integration", "tests/meta", "tests/golden", "tests/fuzz"]
-    run_tests(session, DISTRIBUTIONS, paths)
+    # hatchling builds the example of a third party's plugin.
+    tools = ["pytest", "hatchling>=1.27"]
+    run_tests(session, DISTRIBUTIONS, paths, tools)
 
 
 @nox.session(requires=["build"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from uopc.cli import doctor, main
+from uopc.cli.table import format_table
 from uopc.plugins import PluginHost, PluginWarning, use
 
 
@@ -72,6 +73,16 @@ def test_plugins_table_is_aligned(
         "ops 1, backends 1  loaded"
     )
     assert header.index("status") == row.index("loaded")
+
+
+def test_a_cell_of_several_lines_stays_in_its_column() -> None:
+    rows = [("a", "one\ntwo and\n", ""), ("longer", "x", "y\nz")]
+    assert format_table(rows).splitlines() == [
+        "a       one      -",
+        "        two and",
+        "longer  x        y",
+        "                 z",
+    ]
 
 
 def test_plugins_without_any(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +239,7 @@ def test_doctor_on_backends(
     host = healthy(
         fake,
         interp=lambda: FakeBackend(0),
-        c=lambda: FakeBackend(10, "no compiler"),
+        c=lambda: FakeBackend(10, "no compiler.\nInstall one."),
         broken=lambda: 1 // 0,
     )
     report = doctor.examine(host)
@@ -240,7 +251,7 @@ def test_doctor_on_backends(
     monkeypatch.setenv("UOPC_BACKEND", "interp")
     assert ("active backend", "interp, by UOPC_BACKEND") in doctor.examine(host).rows
     monkeypatch.setenv("UOPC_BACKEND", "c")
-    assert "UOPC_BACKEND='c': no compiler" in problems(host)
+    assert "UOPC_BACKEND='c': no compiler.\nInstall one." in problems(host)
     monkeypatch.setenv("UOPC_BACKEND", "gpu")
     assert "UOPC_BACKEND='gpu': no plugin registers it" in problems(host)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from uopc.composite import zeros_like
 from uopc.plugins import current, registry
-from uopc.uop import UOp, toposort
+from uopc.uop import UOp, substitute, toposort
 
 # Up to here contributions add left to right; more of them as a balanced tree,
 # which keeps both the rounding error and the depth of the graph small.
@@ -47,6 +47,8 @@ def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list
         if u not in contributions or u not in on_path:
             continue
         grads[u] = g = _sum(contributions.pop(u))
+        if not any(s in on_path for s in u.src):
+            continue  # a target: what lies below it needs no rule
         for s, gs in zip(u.src, _apply_rule(u, g), strict=True):
             if gs is not None and s in on_path:
                 contributions.setdefault(s, []).append(gs)
@@ -60,7 +62,25 @@ def _apply_rule(u: UOp, g: UOp) -> tuple[UOp | None, ...]:
         return _checked(u, rule(u, g))
     if not u.src or not u.op.differentiable:
         return (None,) * len(u.src)
+    if u.op.lower is not None:
+        return _through_lower(u, g)
     raise _no_rule(u)
+
+
+def _through_lower(u: UOp, g: UOp) -> tuple[UOp | None, ...]:
+    """The rule that follows from what ``u`` is written as in other ops.
+
+    Placeholders stand for the sources, so that the walk ends there.
+    """
+    *inputs, seed = (
+        UOp.param(slot, s.dtype, s.shape) for slot, s in enumerate((*u.src, g))
+    )
+    lowered = u.op.lower(u.with_src(tuple(inputs)))  # type: ignore[misc]
+    wanted = [p for p in inputs if p.dtype.is_float]
+    actual = dict(zip((*inputs, seed), (*u.src, g), strict=True))
+    grads = dict(zip(wanted, gradient(lowered, wanted, seed), strict=True))
+    found = iter(substitute(grads.values(), actual))
+    return tuple(next(found) if p in grads else None for p in inputs)
 
 
 def _checked(u: UOp, parts: tuple[UOp | None, ...]) -> tuple[UOp | None, ...]:
@@ -80,7 +100,7 @@ def _checked(u: UOp, parts: tuple[UOp | None, ...]) -> tuple[UOp | None, ...]:
 def _require_pure(order: list[UOp]) -> None:
     """Refuse loops and effects anywhere: off the path they are as wrong as on it."""
     rules = registry().vjps
-    for u in order:
+    for u in reversed(order):
         if u.op.kind == "loop" and u.op not in rules:
             raise _no_rule(u)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from uopc.backend_c.spellings import AnySpelling, Spelling
 from uopc.backend_c.types import c_literal, c_type
+from uopc.config import get
 from uopc.simplify import Bounds
 from uopc.uop import OpDef, Ops, UOp, toposort
 
@@ -31,6 +32,8 @@ class KernelPrinter:
         self.lines: list[str] = []
         self.counter = 0
         self.declared: set[UOp] = set()
+        # Those that outlive the iterations of the loop being printed.
+        self.carried: frozenset[UOp] = frozenset()
         self.ranges = _range_names(sink)
 
     def text(self) -> str:
@@ -61,11 +64,30 @@ class KernelPrinter:
     def _loop(self, end: UOp, names: Names, pad: str) -> None:
         loop, *body = end.src
         r, extent = self.ranges[loop], loop.arg[1]
+        if get("UOPC_OPT") > 0 and self._adds_on(end):
+            self.lines.append(f"{pad}#pragma GCC unroll 1")
         self.lines.append(
             f"{pad}for ({c_type(loop.dtype)} {r} = 0; {r} < {extent}; {r}++) {{"
         )
+        around, self.carried = self.carried, frozenset(self.declared)
         self._block(tuple(body), names, pad + "  ")
+        self.carried = around
         self.lines.append(f"{pad}}}")
+
+    def _adds_on(self, end: UOp) -> bool:
+        """Whether a float accumulator goes on from one run of this loop to the next.
+
+        Such a loop must not be unrolled into the one around it: gcc up to 12.3
+        and 13.1 vectorises the chain of additions with its terms out of order, or
+        wrong ones (its bug 110381).
+        """
+        return any(
+            s.op is Ops.STORE
+            and s.src[0] in self.carried
+            and s.src[0].dtype.is_float
+            and end.src[0] not in toposort([s.src[1]])
+            for s in toposort([end])
+        )
 
     def _declare(self, s: UOp, rest: tuple[UOp, ...], pad: str) -> str:
         """Declare accumulators that ``s`` and later statements share.

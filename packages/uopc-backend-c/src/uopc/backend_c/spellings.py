@@ -144,6 +144,16 @@ def _saturating(source: DType, target: DType) -> Spelling:
     )
 
 
+def _max(u: UOp, bounds: Bounds) -> Spelling:
+    nan = " || a != a" if u.dtype.is_float else ""
+    return Spelling(
+        "uopc_max_{n}({0},{1})",
+        "static inline {t} uopc_max_{n}({t} a, {t} b) {{\n"
+        f"  return a > b{nan} ? a : b;\n"
+        "}}\n",
+    )
+
+
 def _function(name: str) -> Spelling:
     return Spelling(f"__builtin_{name}{{f}}({{0}})")
 
@@ -153,12 +163,7 @@ SPELLINGS: dict[OpDef, AnySpelling] = {
     Ops.MUL: Spelling("({0}*{1})"),
     Ops.DIV: Spelling("({0}/{1})"),
     Ops.RECIP: Spelling("(1.0{f}/{0})"),
-    Ops.MAX: Spelling(
-        "uopc_max_{n}({0},{1})",
-        "static inline {t} uopc_max_{n}({t} a, {t} b) {{\n"
-        "  return a > b || a != a ? a : b;\n"
-        "}}\n",
-    ),
+    Ops.MAX: _max,
     Ops.EXP2: _function("exp2"),
     Ops.LOG2: _function("log2"),
     Ops.SQRT: _function("sqrt"),

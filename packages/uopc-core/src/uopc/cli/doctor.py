@@ -150,7 +150,9 @@ def _backends(report: Report, host: PluginHost) -> None:
             usable[name] = priority
         else:
             reasons[name] = str(reason)
-        state = f"unavailable: {reason}" if reason else "available"
+        # The first line says what is wrong, those after it what to do.
+        short = str(reason).partition("\n")[0].rstrip(".")
+        state = f"unavailable: {short}" if reason else "available"
         report.rows.append((f"backend {name}", f"{state}, priority {priority}"))
     _active_backend(report, usable, reasons)
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:
     """`rows` as lines, with columns aligned to the left and two spaces apart.
 
-    An empty cell is shown as "-".
+    An empty cell is shown as "-", one of several lines under one another.
     """
-    cells = [[cell or "-" for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells = [[(cell or "-").splitlines() for cell in row] for row in rows]
+    widths = [
+        max(len(line) for cell in column for line in cell)
+        for column in zip(*cells, strict=True)
+    ]
     lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        "  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True))
         for row in cells
+        for parts in zip_longest(*row, fillvalue="")
     )
     return "\n".join(line.rstrip() for line in lines)

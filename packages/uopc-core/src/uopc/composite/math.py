@@ -105,7 +105,8 @@ def cross_entropy(logits: UOp, labels: UOp) -> UOp:
     logp = log_softmax(logits, len(logits.shape) - 1)
     kept = picked.where(logp, logp.const_like(0))
     total = reduce_axes(kept, Ops.ADD, range(len(kept.shape)), keepdim=False)
-    return total * (-1 / math.prod(labels.shape))
+    n = math.prod(labels.shape)
+    return total * (-1 / n if n else math.nan)
 
 
 def matmul(a: UOp, b: UOp) -> UOp:

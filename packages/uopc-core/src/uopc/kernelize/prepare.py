@@ -1,4 +1,7 @@
-"""Before grouping: detach markers vanish, unsupported ops are lowered."""
+"""Before grouping: detach markers vanish, unsupported ops are lowered.
+
+Chains of equal views merge, so that two transposes which cancel are no copy.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ def _rewrite(
         if u in leaves:
             new[u] = leaves[u].reshape(u.shape)
             continue
-        if u.op is Ops.STAGE and u.arg == "detach":
+        if u.op is Ops.STAGE and u.arg == "detach" and u.src[0].op is not Ops.CONST:
             new[u] = new[u.src[0]]
-            continue
+            continue  # around a constant it stays: a bare index is checked at once
         v = u.with_src(tuple(new[s] for s in u.src))
         if not supports(v.op):
             if v.op.lower is None:
@@ -57,5 +60,17 @@ def _rewrite(
                     f"expected {v.dtype}{list(v.shape)}"
                 )
             v = lowered
-        new[u] = v
+        new[u] = _merged(v)
     return [new[r] for r in roots]
+
+
+def _merged(u: UOp) -> UOp:
+    """A view of a view as one view, and a view that changes nothing as its source."""
+    if u.op is Ops.RESHAPE and u.src[0].op is Ops.RESHAPE:
+        u = u.src[0].src[0].reshape(u.shape)
+    elif u.op is Ops.PERMUTE and u.src[0].op is Ops.PERMUTE:
+        inner = u.src[0]
+        u = inner.src[0].permute([inner.arg[p] for p in u.arg])
+    same_shape = u.op in (Ops.RESHAPE, Ops.EXPAND) and u.shape == u.src[0].shape
+    same_order = u.op is Ops.PERMUTE and u.arg == tuple(range(len(u.arg)))
+    return u.src[0] if same_shape or same_order else u

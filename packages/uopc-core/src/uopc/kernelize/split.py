@@ -22,10 +22,11 @@ def kernel_nodes(root: UOp, stored: Collection[UOp]) -> list[UOp]:
 
 def cuts(root: UOp, stored: Collection[UOp], limit: int = MAX_OPS) -> set[UOp]:
     """Nodes to store so that the kernel of ``root`` gets short enough."""
-    nodes = [u for u in kernel_nodes(root, stored) if u.op.kind != "leaf"]
+    walk = kernel_nodes(root, stored)
+    nodes = [u for u in walk if u.op.kind not in ("leaf", "movement")]
     if len(nodes) <= limit:
         return set()
-    last_use = _last_uses(nodes)
+    last_use = _last_uses(nodes, walk)
     alive = _alive(nodes, last_use)
     found: set[UOp] = set()
     start = 0
@@ -38,11 +39,19 @@ def cuts(root: UOp, stored: Collection[UOp], limit: int = MAX_OPS) -> set[UOp]:
     return found
 
 
-def _last_uses(nodes: Sequence[UOp]) -> dict[UOp, int]:
-    """The position of each node's last reader; -1 for the root."""
+def _last_uses(nodes: Sequence[UOp], walk: Sequence[UOp]) -> dict[UOp, int]:
+    """The position of each node's last reader; -1 for the root.
+
+    A movement op computes nothing: who reads it reads what it moves.
+    """
+    moved: dict[UOp, UOp] = {}
+    for u in walk:
+        if u.op.kind == "movement":
+            moved[u] = moved.get(u.src[0], u.src[0])
     last: dict[UOp, int] = dict.fromkeys(nodes, -1)
     for i, u in enumerate(nodes):
         for s in u.src:
+            s = moved.get(s, s)
             if s in last:
                 last[s] = i
     return last

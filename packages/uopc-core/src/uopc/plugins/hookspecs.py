@@ -130,11 +130,11 @@ def uopc_register_commands(cli: CommandAdder) -> None:
 
 @hookspec(firstresult=True)
 def uopc_gradient(
-    root: UOp, seed: UOp, targets: Sequence[UOp]
-) -> Sequence[UOp | None] | None:
-    """The gradients of `root`, weighted by `seed`, for each of `targets`.
+    root: UOp, seed: UOp | None, targets: Sequence[UOp]
+) -> Sequence[UOp] | None:
+    """The gradient of `root`, weighted by `seed`, for each of `targets`.
 
-    The first result that is not None counts.
+    A seed of None is all ones. The first result that is not None counts.
     """
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from uopc.dtype import DType, i32, i64
+from uopc.dtype import DType, boolean, i32, i64
 from uopc.rangeify.movement import Index, Indexer
 from uopc.simplify import Simplifier
 from uopc.uop import OpDef, Ops, UOp, substitute, toposort
@@ -65,9 +65,8 @@ class _Rangeify:
         for u in reversed(self.order):
             for at in self.uses.get(u, {}):
                 self._descend(u, at)
-        for u in self.order:
-            for at in self.uses.get(u, {}):
-                self.values[u, at] = self._value(u, at)
+        for u, at in self._needed_first([(r, tuple(index)) for r in self.roots]):
+            self.values[u, at] = self._value(u, at)
         stores = [self.simplify(self.values[r, tuple(index)]) for r in self.roots]
         address = self.indexer.flatten(index, shape)
         return self._assemble(name, inner, stores, address)
@@ -150,6 +149,26 @@ class _Rangeify:
         self.gathered[r] = (use, extent)
         return r
 
+    def _needed_first(self, roots: Sequence[Use]) -> list[Use]:
+        """Every use after those it needs, gathered indices among them.
+
+        A node that is both a table and an index has two uses, and a reduction
+        in it has to run for the index first: an order of nodes says too little.
+        """
+        done: dict[Use, None] = {}
+        stack = [*reversed(roots)]
+        while stack:
+            use = stack[-1]
+            needs = list(self.src_uses[use])
+            if self.gathered:
+                inside = (r for r in toposort(use[1]) if r in self.gathered)
+                needs = [*(self.gathered[r][0] for r in inside), *needs]
+            waiting = [n for n in reversed(needs) if n not in done]
+            stack += waiting
+            if not waiting:
+                done[stack.pop()] = None
+        return list(done)
+
     # -- up: values -----------------------------------------------------------
 
     def _value(self, u: UOp, at: Index) -> UOp:
@@ -159,6 +178,8 @@ class _Rangeify:
         match u.op:
             case Ops.CONST:
                 return u
+            case Ops.BUFFER if u.shape == (0,):
+                return UOp.const(0, u.dtype)  # in loops that never run
             case Ops.BUFFER:
                 return UOp(Ops.INDEX, (u, at[0]))
             case Ops.IOTA:
@@ -246,11 +267,16 @@ class _Rangeify:
 
     def _stand_ins(self) -> dict[UOp, UOp]:
         """What each gathered index stands for: clamped, so reads are in bounds."""
-        result: dict[UOp, UOp] = {}
+        safe: dict[UOp, UOp] = {}
         for r, (use, extent) in self.gathered.items():
             i = self.values[use]
-            safe = _in_range(i, extent).where(i, i.const_like(0)).cast(self.dtype)
-            result[r] = substitute([safe], result)[0]
+            clamped = _in_range(i, extent).where(i, i.const_like(0))
+            safe[r] = clamped.cast(self.dtype)
+        # An index may be gathered itself: what it reads is put in place first.
+        result: dict[UOp, UOp] = {}
+        for u in toposort(safe, lambda n: (safe[n],) if n in safe else n.src):
+            if u in safe:
+                result[u] = substitute([safe[u]], result)[0]
         return result
 
 
@@ -259,10 +285,13 @@ def _sources(u: UOp) -> tuple[UOp, ...]:
 
 
 def _in_range(i: UOp, extent: int) -> UOp:
-    below = i < UOp.const(min(extent, i.dtype.max), i.dtype)
-    if i.dtype.kind == "uint":
-        return below
-    return (UOp.const(-1, i.dtype) < i) & below
+    """Whether ``i`` lies in [0, extent), which its dtype may not even reach."""
+    inside = UOp.const(True, boolean)
+    if i.dtype.kind == "int":
+        inside = UOp.const(-1, i.dtype) < i
+    if extent > i.dtype.max:
+        return inside
+    return inside & (i < UOp.const(extent, i.dtype))
 
 
 def identity(op: OpDef, dtype: DType) -> UOp:

@@ -125,9 +125,14 @@ def _bools(dtype: DType) -> bool:
     return dtype.kind == "bool"
 
 
+def _discrete(dtype: DType) -> bool:
+    return not dtype.is_float
+
+
 ANY = _any
 INTS = _ints
 BOOLS = _bools
+DISCRETE = _discrete  # integers and bools: whatever has an interval
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from uopc.uop import OpDef, Ops, UOp
 
 MAX_REWRITES = 10_000_000
 MAX_FACTS = 16  # conditions inside conditions that are looked through
+# Branches that one simplifier looks into. A branch that is shared by conditions which
+# share branches in turn lies in exponentially many combinations of them.
+MAX_BRANCHES = 256
 
 
 class Simplifier:
@@ -35,6 +38,7 @@ class Simplifier:
         self._all_rules = rules = tuple(rules)
         self._known = known
         self._inner: dict[Facts, Simplifier] = {}
+        self._branches_left = [MAX_BRANCHES]  # one count, shared with the inner ones
         self._memo: dict[UOp, UOp] = {}
         self._rules: dict[OpDef, list[Rule]] = {}
         for rule in rules:
@@ -102,7 +106,12 @@ class Simplifier:
         if not known:
             return self
         if known not in self._inner:
-            self._inner[known] = Simplifier(self._all_rules, self._known + known)
+            if not self._branches_left[0]:
+                return self
+            self._branches_left[0] -= 1
+            inner = Simplifier(self._all_rules, self._known + known)
+            inner._branches_left = self._branches_left
+            self._inner[known] = inner
         return self._inner[known]
 
 

@@ -10,7 +10,17 @@ from __future__ import annotations
 from uopc.dtype import boolean
 from uopc.simplify.bounds import Bounds
 from uopc.simplify.linear import divide, modulo
-from uopc.simplify.pattern import BOOLS, INTS, Exactly, Num, Op, Pat, Rule, Var
+from uopc.simplify.pattern import (
+    BOOLS,
+    DISCRETE,
+    INTS,
+    Exactly,
+    Num,
+    Op,
+    Pat,
+    Rule,
+    Var,
+)
 from uopc.uop import Ops, UOp
 
 x, y, z, p = Var("x"), Var("y"), Var("z"), Var("p")
@@ -101,6 +111,12 @@ def _rejoin_in_sum(x: UOp, y: UOp, a: UOp, b: UOp, c: UOp) -> UOp | None:
     return None if whole is None else y + whole
 
 
+def _tighter(x: UOp, a: UOp, b: UOp, y: UOp, z: UOp) -> UOp | None:
+    if a.value != a.value or b.value != b.value:
+        return None  # nothing is less than NaN
+    return (x < (a if a.value < b.value else b)).where(y, z)
+
+
 def _unless_const(u: UOp, result: UOp) -> UOp | None:
     return None if u.op is Ops.CONST else result
 
@@ -181,26 +197,26 @@ PRODUCT_RULES = (
 )
 
 COMPARISON_RULES = (
-    Rule("less-by-range", x < y, _compare_by_range, INTS),
-    Rule("less-than-self", x < x, lambda x: _truth(False), INTS),
+    Rule("less-by-range", x < y, _compare_by_range, DISCRETE),
+    Rule("less-than-self", x < x, lambda x: _truth(False)),
     Rule("less-shifted", (x + a) < b, _lt_shifted, INTS),
     Rule("greater-shifted", Op(Ops.CMPLT, b, x + a), _gt_shifted, INTS),
     Rule("less-scaled", (x * a) < b, _lt_scaled, INTS),
     Rule("less-divided", (x // a) < b, _lt_divided, INTS),
     Rule("greater-divided", Op(Ops.CMPLT, b, x // a), _gt_divided, INTS),
-    Rule("differ-by-range", Op(Ops.CMPNE, x, y), _differ_by_range, INTS),
-    Rule("differ-from-self", Op(Ops.CMPNE, x, x), lambda x: _truth(False), INTS),
+    Rule("differ-by-range", Op(Ops.CMPNE, x, y), _differ_by_range, DISCRETE),
+    Rule("differ-from-self", Op(Ops.CMPNE, x, x), lambda x: _truth(False), DISCRETE),
     Rule("differ-from-false", Op(Ops.CMPNE, x, NO), lambda x: x, BOOLS),
     Rule("not-not", _not(_not(x)), lambda x: x, BOOLS),
     Rule("not-less", _not(x < a), _ge_from_not_lt, BOOLS),
     Rule("not-greater", _not(Op(Ops.CMPLT, a, x)), _le_from_not_gt, BOOLS),
     Rule("max-self", Op(Ops.MAX, x, x), lambda x: x),
-    Rule("max-by-range", Op(Ops.MAX, x, y), _max_by_range, INTS),
+    Rule("max-by-range", Op(Ops.MAX, x, y), _max_by_range, DISCRETE),
     Rule(
         "max-by-range-swapped",
         Op(Ops.MAX, y, x),
         lambda x, y, bounds: _max_by_range(x, y, bounds),
-        INTS,
+        DISCRETE,
     ),
 )
 
@@ -235,7 +251,7 @@ CHOICE_RULES = (
     Rule(
         "where-tighter",
         Op(Ops.WHERE, x < a, Op(Ops.WHERE, x < b, y, z), z),
-        lambda x, a, b, y, z: (x < (a if a.value < b.value else b)).where(y, z),
+        _tighter,
         BOOLS,
     ),
 )

@@ -40,7 +40,9 @@ def _is_statement(u: UOp) -> bool:
 
 
 def _flat_read(u: UOp) -> bool:
-    return u.op is not Ops.INDEX or (len(u.src) == 2 and u.src[0].op is Ops.BUFFER)
+    if u.op is not Ops.INDEX:
+        return True
+    return len(u.src) == 2 and u.src[0].op is Ops.BUFFER and u.src[1].shape == ()
 
 
 STAGES: dict[str, tuple[Requirement, ...]] = {

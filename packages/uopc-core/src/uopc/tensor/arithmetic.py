@@ -7,7 +7,7 @@ from typing import Any, Self
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import DType, boolean, promote, promote_scalar
-from uopc.tensor.base import Base, Operand
+from uopc.tensor.base import Base, Operand, _python_scalar
 from uopc.uop import UOp
 
 
@@ -65,10 +65,18 @@ class Arithmetic(Base):
         a, b, parents = self._pair(other, "floordiv")
         return self._new(a // b, *parents)
 
+    def __rfloordiv__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other, "floordiv")
+        return self._new(b // a, *parents)
+
     def __mod__(self, other: Operand) -> Self:
         """Remainder with the divisor's sign; an integer modulo 0 is 0."""
         a, b, parents = self._pair(other, "mod")
         return self._new(a % b, *parents)
+
+    def __rmod__(self, other: Operand) -> Self:
+        a, b, parents = self._pair(other, "mod")
+        return self._new(b % a, *parents)
 
     def __pow__(self, exponent: int | float) -> Self:
         """A power with a constant exponent.
@@ -77,6 +85,7 @@ class Arithmetic(Base):
         the square root; others go through exp and log, so the base must be
         positive.
         """
+        exponent = _python_scalar(exponent)
         if isinstance(exponent, float) and exponent.is_integer():
             exponent = int(exponent)
         if not isinstance(exponent, int):
@@ -105,6 +114,8 @@ class Arithmetic(Base):
         a, b, parents = self._pair(other, "xor")
         return self._new(a ^ b, *parents)
 
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
     def __lshift__(self, other: Operand) -> Self:
         a, b, parents = self._pair(other, "shift left")
         return self._new(a << b, *parents)
@@ -115,10 +126,7 @@ class Arithmetic(Base):
 
     def __invert__(self) -> Self:
         """Not, of bool; all bits flipped, of integers."""
-        if self.dtype is boolean:
-            return self._new(self.uop.logical_not())
-        every_bit = self.dtype.max if self.dtype.kind == "uint" else -1
-        return self._new(self.uop ^ every_bit)
+        return self._new(_flipped(self.uop))
 
     # -- comparisons ----------------------------------------------------------
 
@@ -162,14 +170,18 @@ class Arithmetic(Base):
         return self._new(a.maximum(b), *parents)
 
     def minimum(self, other: Operand) -> Self:
-        """The smaller of two: ``-max(-a, -b)``."""
+        """The smaller of two: ``-max(-a, -b)``, NaN if either is."""
         a, b, parents = self._pair(other, "minimum")
-        return self._new(-((-a).maximum(-b)), *parents)
+        if a.dtype.is_float:
+            return self._new(-((-a).maximum(-b)), *parents)
+        # As in min(): negation would wrap, complement reverses the order.
+        return self._new(_flipped(_flipped(a).maximum(_flipped(b))), *parents)
 
     def where(self, a: Operand, b: Operand) -> Self:
         """``a`` where this bool tensor is true, else ``b``."""
         if self.dtype is not boolean:
             raise TypeError(f"where: the condition must be bool, not {self.dtype}")
+        a, b = (v if isinstance(v, Base) else _python_scalar(v) for v in (a, b))
         tensors = [t for t in (a, b) if isinstance(t, Base)]
         if not tensors:
             tensors = [Base(a)]  # two numbers: the first gives the dtype
@@ -237,7 +249,9 @@ class Arithmetic(Base):
         return self._new(composite.gelu(self._float()))
 
     def abs(self) -> Self:
-        """max(x, -x); the gradient at 0 is 0."""
+        """max(x, -x); the gradient at 0 is 0. Of unsigned integers and bool, x."""
+        if self.dtype.kind in ("uint", "bool"):
+            return self._new(self.uop)
         return self._new(composite.absolute(self.uop))
 
     __abs__ = abs
@@ -255,3 +269,10 @@ class Arithmetic(Base):
         t = self._new(self.uop.detach())
         t.requires_grad, t._leaf = False, True
         return t
+
+
+def _flipped(u: UOp) -> UOp:
+    """Not, of a bool node; all bits flipped, of integers."""
+    if u.dtype is boolean:
+        return u.logical_not()
+    return u ^ (u.dtype.max if u.dtype.kind == "uint" else -1)

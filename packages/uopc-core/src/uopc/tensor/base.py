@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import math
+import operator
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, Union
 
 import numpy as np
 
-from uopc.composite import broadcast_shape, broadcast_to, full
-from uopc.dtype import DType, from_numpy, promote, promote_scalar
+from uopc.composite import broadcast_shape, broadcast_to
+from uopc.dtype import DType, f32, from_numpy, i32, promote, promote_scalar
 from uopc.runtime import buffer_data, new_buffer, next_version, realize, release
 from uopc.runtime.buffers import empty
-from uopc.uop import Ops, Scalar, UOp, scalar_dtype, toposort
+from uopc.uop import Literal, Ops, Scalar, UOp, cast_array, scalar_dtype, toposort
 
 if TYPE_CHECKING:
     from uopc.tensor.tensor import Tensor
 
 Operand = Union["Base", Scalar]
 
+# Held for the tables below and for what an assignment changes; never while
+# something is computed, so that threads may compute at the same time.
+_lock = threading.RLock()
 # Every live tensor, so that an update knows who still reads the old value.
 _live: weakref.WeakSet[Base] = weakref.WeakSet()
+# Values that assignments replaced while somebody still had to read them.
+_waiting: weakref.WeakSet[UOp] = weakref.WeakSet()
 # Nodes whose values have been computed, and the buffers that hold them.
 _computed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 
@@ -35,15 +42,15 @@ class Base:
         grad: the gradient that ``backward`` left here, a lazy tensor, or None.
     """
 
-    __slots__ = ("__weakref__", "_assigned", "_graph", "_home", "_leaf", "_was",
-                 "grad", "requires_grad", "uop")  # fmt: skip
+    __slots__ = ("__weakref__", "_assigned", "_graph", "_home", "_leaf", "_wants",
+                 "_was", "grad", "uop")  # fmt: skip
     uop: UOp
-    requires_grad: bool
     grad: Tensor | None
     _graph: UOp | None  # the graph before the value replaced it
     _home: UOp | None  # the buffer an assignment makes a new version of
     _was: weakref.ref[UOp] | None  # the node of this value before it was computed
     _leaf: bool
+    _wants: bool
     _assigned: bool
 
     def __init__(
@@ -55,20 +62,60 @@ class Base:
             raise TypeError("this is a Tensor already; use .detach() for a copy")
         else:
             node = _from_data(data, dtype)
-        self._init(node, requires_grad, leaf=True)
+        self._init(node, False, leaf=True)
+        self.requires_grad = requires_grad
 
     def _init(self, node: UOp, requires_grad: bool, leaf: bool) -> None:
-        self.uop, self.requires_grad, self._leaf = node, requires_grad, leaf
+        self.uop, self._wants, self._leaf = node, requires_grad, leaf
         self.grad = self._graph = self._home = self._was = None
         self._assigned = False
-        _live.add(self)
+        with _lock:
+            _live.add(self)
 
     def _new(self, node: UOp, *others: Base) -> Self:
         """A tensor computed from this one and others."""
         t = object.__new__(type(self))
-        needed = self.requires_grad or any(o.requires_grad for o in others)
+        needed = self._wants or any(o._wants for o in others)
         t._init(node, needed, leaf=not needed)
         return t
+
+    # -- gradients ------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to (or through) this tensor."""
+        return self._wants
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted and not self._wants and self._leaf:
+            now, *before = self._nodes()
+            if self._is_common(now):
+                self._own_buffer()
+            elif any(map(self._is_common, before)):
+                self._was = None
+        self._wants = wanted
+
+    def _is_common(self, node: UOp) -> bool:
+        """Whether a node of this tensor may stand for something else as well.
+
+        Equal graphs are one node, so a gradient with respect to a constant, or
+        to a node that another tensor has, would count all of its uses.
+        """
+        if any(t is not self and t.uop is node for t in live_tensors()):
+            return True
+        leaves = (Ops.BUFFER, Ops.PARAM)
+        return not any(u.op in leaves for u in toposort([node]))
+
+    def _own_buffer(self) -> None:
+        """Hold the value in a buffer that nobody else has."""
+        home, self._home = self._home, None
+        array = self.numpy().reshape(-1)
+        buf = new_buffer(array) if home is None else next_version(home, array)
+        self.uop = buf.reshape(self.shape)
+        self._graph = self._was = None
+        if home is not None:
+            _release_unread([home])
 
     # -- what it is -----------------------------------------------------------
 
@@ -107,6 +154,15 @@ class Base:
             return f"<Tensor {self.dtype}{list(self.shape)} lazy{grad}>"
         text = np.array2string(self.numpy(), prefix="Tensor(", separator=", ")
         return f"Tensor({text}, dtype={self.dtype}{grad})"
+
+    # NumPy's operators leave mixed expressions to this class.
+    __array_ufunc__ = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """What ``np.asarray(tensor)`` calls: the value, copied."""
+        if copy is False:
+            raise ValueError("a Tensor's value is always copied to a NumPy array")
+        return np.asarray(self.numpy(), dtype)
 
     # -- its value ------------------------------------------------------------
 
@@ -157,10 +213,13 @@ class Base:
                 f"assign: cannot put {value.dtype}{list(value.shape)} into "
                 f"{self.dtype}{list(self.shape)}; cast or reshape the value"
             )
-        now = held(self.uop)
-        self._home = self._home if now is None else now
-        self.uop, self._graph, self._was = value.uop, None, None
-        self._leaf = self._assigned = True
+        with _lock:
+            now = held(self.uop)
+            self._home = self._home if now is None else now
+            self.uop, self._graph, self._was = value.uop, None, None
+            self._leaf = self._assigned = True
+        if self._wants and _is_plain(value.uop):
+            self._own_buffer()
         return self
 
     def apply(self, function: Callable[..., UOp], *others: Base) -> Self:
@@ -197,8 +256,7 @@ class Base:
                 ) from None
             a, b = (broadcast_to(t.uop.cast(dtype), shape) for t in (self, other))
             return a, b, (self, other)
-        if not isinstance(other, (bool, int, float)):
-            other = _python_scalar(other)
+        other = _python_scalar(other)
         a = self.uop.cast(promote_scalar(self.dtype, other))
         return a, a.const_like(other), (self,)
 
@@ -206,47 +264,52 @@ class Base:
         """Axis numbers counted from the front; all of them for None."""
         if axis is None:
             return list(range(self.ndim))
-        axes = [axis] if isinstance(axis, int) else list(axis)
-        return sorted({self._axis(a) for a in axes})
+        given = list(axis) if isinstance(axis, Sequence) else [axis]
+        axes = sorted(self._axis(a) for a in given)
+        if len(set(axes)) < len(axes):
+            raise ValueError(f"an axis appears twice in {axis}, shape {self.shape}")
+        return axes
 
     def _axis(self, axis: int, extra: int = 0) -> int:
-        rank = self.ndim + extra
+        rank, axis = self.ndim + extra, operator.index(axis)
         if not -rank <= axis < rank:
             raise IndexError(f"axis {axis} is out of range for shape {self.shape}")
         return axis % rank
 
     def _float(self) -> UOp:
         """The node, cast to f32 if it is an integer or bool."""
-        return (
-            self.uop.cast(promote_scalar(self.dtype, 1.0))
-            if (not self.dtype.is_float)
-            else self.uop
-        )
+        return self.uop.cast(promote_scalar(self.dtype, 1.0))
 
 
 def _python_scalar(value: Any) -> Scalar:
     if isinstance(value, np.ndarray) and value.ndim:
         raise TypeError("wrap the NumPy array in a Tensor first")
-    try:
-        return value.item()  # type: ignore[no-any-return]
-    except AttributeError:
-        raise TypeError(
-            f"expected a Tensor or a number, got {type(value).__name__}"
-        ) from None
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.item()
+    if isinstance(value, (bool, int, float)):
+        return value
+    raise TypeError(f"expected a Tensor or a number, got {type(value).__name__}")
 
 
 def _from_data(data: Any, dtype: DType | None) -> UOp:
     """A node for numbers, nested lists or a NumPy array, which is copied."""
-    if isinstance(data, (bool, int, float)):
-        return UOp.const(data, dtype or scalar_dtype(data))
+    if isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
+        number = scalar_dtype(data)
+        if dtype is not None and number.is_float and not dtype.is_float:
+            data = cast_array(np.asarray(data), dtype).item()
+        return UOp.const(data, dtype or number)
     array = np.asarray(data)
-    if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+    given = from_numpy(array.dtype)
+    wanted = dtype or given
+    if not isinstance(data, (np.ndarray, np.generic)):
         # Lists of Python numbers take the types of bare numbers.
-        kinds = {"i": np.int32, "f": np.float32}
-        array = array.astype(kinds.get(array.dtype.kind, array.dtype))
-    wanted = dtype or from_numpy(array.dtype)
+        if dtype is None:
+            wanted = f32 if given.is_float else i32 if given.is_int else given
+        if given.is_int and wanted.is_int:
+            for end in (array.min(initial=0), array.max(initial=0)):
+                Literal.of(int(end), wanted)  # an integer that does not fit raises
     flat = empty(array.size, wanted)
-    flat[:] = array.reshape(-1)
+    flat[:] = (array if given is wanted else cast_array(array, wanted)).reshape(-1)
     return new_buffer(flat).reshape(array.shape)
 
 
@@ -257,39 +320,53 @@ def held(u: UOp) -> UOp | None:
     return u if u.op is Ops.BUFFER else _computed.get(u)
 
 
+def _is_plain(u: UOp) -> bool:
+    """Whether ``u`` is a mere view of a constant or a buffer."""
+    while u.op.kind == "movement":
+        u = u.src[0]
+    return u.op.kind == "leaf"
+
+
 def realize_all(tensors: Iterable[Base]) -> None:
     """Compute several tensors together: one plan, one native call.
 
     The state of the random generator is brought up to date with them.
     """
-    wanted = [t for t in tensors if held(t.uop) is None]
-    pending = [t for t in _state if held(t.uop) is None]
-    if not wanted and not pending:
+    with _lock:
+        group = [(t, t.uop) for t in (*tensors, *_state) if held(t.uop) is None]
+        leaves = dict(_computed)
+    if not group:
         return
-    group = [*wanted, *pending]
-    arrays = realize([t.uop for t in group], dict(_computed))
+    arrays = realize([node for _, node in group], leaves)
     replaced: list[UOp] = []
-    for t, array in zip(group, arrays, strict=True):
-        _settle(t, array, replaced)
-    _release_unread(replaced)
+    with _lock:
+        for (t, node), array in zip(group, arrays, strict=True):
+            _settle(t, node, array, replaced)
+        _release_unread(replaced)
+
+
+def live_tensors() -> list[Base]:
+    """Every tensor there is."""
+    with _lock:
+        return list(_live)
 
 
 # Tensors whose updates are realized along with whatever is: random counters.
 _state: list[Base] = []
 
 
-def _settle(t: Base, array: np.ndarray[Any, Any], replaced: list[UOp]) -> None:
-    """Bind a computed value to its tensor."""
-    node = t.uop
+def _settle(t: Base, node: UOp, array: Any, replaced: list[UOp]) -> None:
+    """Bind the computed value of ``node`` to its tensor, if it still has it."""
+    same = t.uop is node  # else it is settled already, or was assigned since
+    home = t._home if same else None
     buf = held(node)
     if buf is None:
-        home = t._home
         buf = new_buffer(array) if home is None else next_version(home, array)
         _computed[node] = buf
-    if t._home is not None:
-        replaced.append(t._home)
+    if home is not None:
+        replaced.append(home)
         t._home = None
-    if t._leaf:
+    if same and t._leaf:
         # The value replaces the graph, so that a loop that feeds on itself does
         # not grow; ``backward`` still finds the graph of this one step.
         t._graph = None if t._assigned or t.requires_grad else node
@@ -301,14 +378,10 @@ def _release_unread(replaced: list[UOp]) -> None:
     """Free the old data of assigned tensors, unless someone still reads it."""
     if not replaced:
         return
+    _waiting.update(replaced)
     readers = [t.uop for t in _live if held(t.uop) is None]
     holders = {held(t.uop) for t in _live}
     read = set(toposort(readers, lambda u: () if u in _computed else u.src))
-    for buf in replaced:
-        if buf not in read and buf not in holders:
-            release(buf, "its tensor has been assigned a new value since")
-
-
-def constant(shape: Sequence[int], value: Scalar, dtype: DType) -> UOp:
-    """A node filled with one value."""
-    return full(shape, value, dtype)
+    for buf in [b for b in _waiting if b not in read and b not in holders]:
+        _waiting.discard(buf)
+        release(buf, "its tensor has been assigned a new value since")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from uopc import composite
@@ -134,6 +134,9 @@ class Movement(Reduction):
 
     # -- indexing -------------------------------------------------------------
 
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, key: Any) -> Self:
         """Integers, slices of any step, ``...`` and None (a new axis)."""
         keys = _full_key(key if isinstance(key, tuple) else (key,), self.shape)
@@ -141,6 +144,8 @@ class Movement(Reduction):
         axis = 0
         picked: list[int] = []
         for k in keys:
+            if picked and (k is None or isinstance(k, slice)):
+                u, picked = u.index(*picked), []
             if k is None:
                 u = u.reshape((*u.shape[:axis], 1, *u.shape[axis:]))
                 axis, leading = axis + 1, False
@@ -151,9 +156,6 @@ class Movement(Reduction):
                 picked.append(_position(k, u.shape[len(picked)], self.shape))
             else:
                 u = _pick(u, axis, _position(k, u.shape[axis], self.shape))
-            if picked and not leading:
-                u, axis = u.index(*picked), axis
-                picked = []
         return self._new(u.index(*picked) if picked else u)
 
 
@@ -180,6 +182,8 @@ def _full_key(key: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
 
 def _position(k: Any, n: int, shape: tuple[int, ...]) -> int:
     try:
+        if isinstance(k, bool):
+            raise TypeError  # to NumPy a mask, not a position
         i = operator.index(k)
     except TypeError:
         raise TypeError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from uopc.composite import blocks, normal, random_bits, uniform
 from uopc.dtype import DType, f32
-from uopc.tensor.base import Base, _state
+from uopc.tensor.base import Base, _lock, _state
 from uopc.uop import UOp
 
 
@@ -27,13 +27,14 @@ class Generator:
 
     def seed(self, seed: int) -> None:
         """Start the stream over from ``seed``."""
-        self.key.assign(Base(np.asarray(seed % 2**64, np.uint64)))
-        self.counter.assign(Base(np.asarray(0, np.uint64)))
+        with _lock:
+            self.key.assign(Base(np.asarray(seed % 2**64, np.uint64)))
+            self.counter.assign(Base(np.asarray(0, np.uint64)))
 
     def _bits(self, n: int) -> UOp:
-        bits = random_bits(self.key.uop, self.counter.uop, n)
-        after = self.counter.uop + blocks(n)
-        self.counter.assign(Base(after))
+        with _lock:
+            bits = random_bits(self.key.uop, self.counter.uop, n)
+            self.counter.assign(Base(self.counter.uop + blocks(n)))
         return bits
 
     def uniform(self, shape: tuple[int, ...], dtype: DType = f32) -> UOp:

@@ -9,6 +9,7 @@ from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to, reduce_axes
 from uopc.dtype import boolean, i32, promote
 from uopc.tensor.arithmetic import Arithmetic
+from uopc.tensor.base import Base
 from uopc.uop import Ops, UOp
 
 Axis = int | Sequence[int] | None
@@ -83,6 +84,8 @@ class Reduction(Arithmetic):
 
     def __matmul__(self, other: Self) -> Self:
         """Matrix product by NumPy's rules: 1-d operands, broadcast batches."""
+        if not isinstance(other, Base):
+            raise TypeError(f"matmul: expected a Tensor, got {type(other).__name__}")
         dtype = promote(self.dtype, other.dtype)
         a, b = self.uop.cast(dtype), other.uop.cast(dtype)
         if not a.shape or not b.shape:

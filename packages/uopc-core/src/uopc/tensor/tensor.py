@@ -8,10 +8,10 @@ from typing import Any
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, f32, i32
 from uopc.plugins import current
-from uopc.tensor.base import _live, held, realize_all
+from uopc.tensor.base import held, live_tensors, realize_all
 from uopc.tensor.movement import Movement, _shape_of
 from uopc.tensor.random import default as generator
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import Literal, Ops, UOp, substitute, toposort
 
 __all__ = ["Tensor", "realize_all"]
 
@@ -65,6 +65,10 @@ class Tensor(Movement):
         n = max(0, int(-(-(stop - start) // step)))
         whole = all(isinstance(v, int) for v in (start, stop, step))
         wanted = dtype or (i32 if whole else f32)
+        if whole and not wanted.is_float and n:
+            # The sums below wrap silently, so the ends are checked here.
+            for end in (start, start + (n - 1) * step):
+                Literal.of(end, wanted)
         place = iota(n).cast(wanted)
         if step != 1:
             place = place * step
@@ -105,7 +109,9 @@ class Tensor(Movement):
             raise AssertionError(f"backward needs a scalar, got shape {self.shape}")
         root = self.uop if self._graph is None else self._graph
         params = _leaves(root) if params is None else params
+        params = list({id(p): p for p in params}.values())  # tied: counted once
         nodes = [p._nodes() for p in params]
+        root = _with_history(root, {n for group in nodes for n in group})
         grads: list[UOp] | None = current().hook.uopc_gradient(
             root=root, seed=None, targets=[n for group in nodes for n in group]
         )
@@ -115,13 +121,15 @@ class Tensor(Movement):
                 f"{current().failure_note()}"
             )
         each = iter(grads)
+        found: list[Tensor] = []
         for i, (p, group) in enumerate(zip(params, nodes, strict=True)):
             parts = [(next(each), zeros_like(n)) for n in group]
             flowing = [g for g, zero in parts if g is not zero]
             if not flowing:
-                _require_current(root, i, p)
+                _require_reachable(root, i, p)
                 flowing = [parts[0][1]]
-            g = Tensor(sum(flowing[1:], flowing[0]))
+            found.append(Tensor(sum(flowing[1:], flowing[0])))
+        for p, g in zip(params, found, strict=True):
             p.grad = g if p.grad is None else p.grad + g
         return self
 
@@ -132,28 +140,61 @@ def _carriers(root: UOp) -> set[UOp]:
                         and u.arg == "detach" else u.src))  # fmt: skip
 
 
-def _has_only_old(p: Tensor, reached: set[UOp]) -> bool:
+def _has_only_old(p: Tensor, reached: set[UOp], slots: set[int]) -> bool:
     """Whether ``reached`` holds the parameter, but with an older value only."""
     now = held(p.uop)
     home = p._home if now is None else now
     if home is None or any(n in reached for n in p._nodes()):
         return False
-    return any(u.op is Ops.BUFFER and u.arg[2] == home.arg[2] for u in reached)
+    return home.arg[2] in slots
+
+
+def _slots(reached: set[UOp]) -> set[int]:
+    return {u.arg[2] for u in reached if u.op is Ops.BUFFER}
 
 
 def _leaves(root: UOp) -> list[Tensor]:
     """The leaves that want a gradient and that ``root`` depends on."""
     reached = _carriers(root)
+    slots = _slots(reached)
     return [
         t
-        for t in _live
+        for t in live_tensors()
         if isinstance(t, Tensor) and t._leaf and t.requires_grad
-        and (any(n in reached for n in t._nodes()) or _has_only_old(t, reached))
+        and (any(n in reached for n in t._nodes()) or _has_only_old(t, reached, slots))
     ]  # fmt: skip
 
 
-def _require_current(root: UOp, i: int, p: Tensor) -> None:
-    if _has_only_old(p, _carriers(root)):
+def _with_history(root: UOp, targets: set[UOp]) -> UOp:
+    """``root`` with computed values replaced by the graphs they came from.
+
+    Only where such a graph leads to a target: a value that was read in the
+    middle of a computation must not hide what it was computed from.
+    """
+    behind = {t.uop: t._graph for t in live_tensors() if t._graph is not None}
+
+    def sources(u: UOp) -> tuple[UOp, ...]:
+        return (behind[u],) if u in behind else u.src
+
+    leads: dict[UOp, bool] = {}
+    for u in toposort([root], sources):
+        leads[u] = u in targets or any(leads[s] for s in sources(u))
+    found = {u: g for u, g in behind.items() if leads.get(u) and leads[g]}
+    while any(u in found for u in toposort([root])):
+        (root,) = substitute([root], found)
+    return root
+
+
+def _require_reachable(root: UOp, i: int, p: Tensor) -> None:
+    """A gradient of zeros must be the truth, not the sign of a cut graph."""
+    if not p.requires_grad:
+        raise RuntimeError(
+            f"backward: parameter {i}, {p.dtype}{list(p.shape)}, does not require a "
+            "gradient, and the loss does not depend on it; set requires_grad=True "
+            "before it is used"
+        )
+    reached = _carriers(root)
+    if _has_only_old(p, reached, _slots(reached)):
         raise RuntimeError(
             f"backward: parameter {i}, {p.dtype}{list(p.shape)}, has been given a new "
             "value since this graph was built; compute the loss again first"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from uopc.dtype import DTYPES, DType, boolean, f32, i32
 from uopc.plugins import current, registry
@@ -21,6 +21,14 @@ MAX_DIGITS = 400  # longer numbers cannot be values of any element type
 
 class UirError(ValueError):
     """Text that is not a graph; says where and what was expected."""
+
+
+class _Part(NamedTuple):
+    """A source or argument, and where it is written."""
+
+    value: Any
+    column: int
+    text: str
 
 
 class _Line:
@@ -87,16 +95,16 @@ def parse_uir(text: str) -> UOp:
 
 
 def _node(line: _Line, ops: dict[str, OpDef], nodes: dict[str, UOp]) -> UOp:
-    op = ops.get(line.token)
+    op, column = ops.get(line.token), line.column
     if op is None:
         line.fail("the name of an op", note=current().failure_note())
     line.advance()
     positional = [f for f in op.arg if f.positional]
-    items: list[Any] = []
+    items: list[_Part] = []
     while line.kind != "end" and line.token != ":":
         if items:
             line.eat(",")
-        items.append(_item(line, nodes))
+        items.append(_part(line, nodes))
     count = len(items) - len(positional)
     if count < 0 or (op.arity is not None and count != op.arity):
         line.fail(f"{op.arity} sources and {len(positional)} arguments of {op.name}")
@@ -112,17 +120,23 @@ def _node(line: _Line, ops: dict[str, OpDef], nodes: dict[str, UOp]) -> UOp:
     try:
         return UOp(op, src, arg)
     except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise UirError(f"line {line.number}: {error}") from error
+        raise UirError(f"line {line.number}, column {column}: {error}") from error
 
 
-def _keyed(line: _Line, op: OpDef, values: dict[str, Any]) -> None:
+def _keyed(line: _Line, op: OpDef, values: dict[str, _Part]) -> None:
     known = {f.name for f in op.arg if not f.positional}
     while line.kind == "name":
         if line.token not in known or line.token in values:
             line.fail(f"one of {sorted(known - set(values))}")
         key = line.advance()
         line.eat("=")
-        values[key] = _item(line, {})
+        values[key] = _part(line, {})
+
+
+def _part(line: _Line, nodes: dict[str, UOp]) -> _Part:
+    column = line.column
+    value = _item(line, nodes)
+    return _Part(value, column, line.text[column - 1 : line.column - 1].strip(" ,"))
 
 
 def _item(line: _Line, nodes: dict[str, UOp]) -> Any:
@@ -145,6 +159,7 @@ def _literal(line: _Line) -> Literal | int:
         line.fail("a shorter number")
     whole = re.fullmatch(r"[+-]?\d+", text) is not None
     dtype: DType = boolean if text in ("true", "false") else i32 if whole else f32
+    column = line.column
     line.advance()
     # A colon glued to the number gives its dtype; else it starts the keys.
     if line.token == ":" and line.text[line.pos : line.pos + 1].isalpha():
@@ -157,6 +172,7 @@ def _literal(line: _Line) -> Literal | int:
     try:
         return Literal.of(_number(text, dtype), dtype)
     except (ValueError, OverflowError) as error:
+        line.column = column
         line.fail(f"a value of {dtype} ({error})", got=text)
 
 
@@ -175,34 +191,38 @@ def _tuple(line: _Line, depth: int) -> tuple[Any, ...]:
         if line.token == "(" and depth < 1:
             parts.append(_tuple(line, depth + 1))
         else:
-            text = line.take("number", "an integer")
+            text = line.token
             if len(text) > MAX_DIGITS or not text.lstrip("+-").isdigit():
-                line.fail("an integer", got=text)
+                line.fail("an integer")
             parts.append(int(text))
+            line.advance()
         if line.token != ")":
             line.eat(",")
     line.eat(")")
     return tuple(parts)
 
 
-def _source(line: _Line, item: Any) -> UOp:
+def _source(line: _Line, part: _Part) -> UOp:
+    item = part.value
     if isinstance(item, UOp):
         return item
     if isinstance(item, Literal):
         return UOp.const(item.value, item.dtype)
+    line.column = part.column
     if isinstance(item, int):
-        line.fail(f"a value of i32 ({i32.min} to {i32.max})", got=str(item))
-    line.fail("a node or a constant as source", got=str(item))
+        line.fail(f"a value of i32 ({i32.min} to {i32.max})", got=part.text)
+    line.fail("a node or a constant as source", got=part.text)
 
 
 def _argument(
-    line: _Line, field: Field, values: dict[str, Any], ops: dict[str, OpDef]
+    line: _Line, field: Field, values: dict[str, _Part], ops: dict[str, OpDef]
 ) -> Any:
     if field.name not in values:
         if field.default is REQUIRED:
+            line.column = len(line.text) + 1
             line.fail(f"{field.name}=...")
         return field.default
-    item = values[field.name]
+    item, line.column, text = values[field.name]
     match field.type:
         case "literal" if isinstance(item, Literal):
             return item
@@ -218,4 +238,4 @@ def _argument(
             return ops[item]
         case "name" if isinstance(item, str):
             return item
-    line.fail(f"{field.name} of type {field.type}", got=str(item))
+    line.fail(f"{field.name} of type {field.type}", got=text)

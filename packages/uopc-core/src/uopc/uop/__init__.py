@@ -1,6 +1,7 @@
 """The node, the op table, shape and dtype inference, graph walks."""
 
 from uopc.uop.casting import cast_array
+from uopc.uop.infer import elementwise
 from uopc.uop.node import Literal, Operand, Scalar, UOp, live_nodes, scalar_dtype
 from uopc.uop.opdef import REQUIRED, Field, OpDef
 from uopc.uop.ops import BUILTIN_OPS, Ops
@@ -17,6 +18,7 @@ __all__ = [
     "Scalar",
     "UOp",
     "cast_array",
+    "elementwise",
     "live_nodes",
     "scalar_dtype",
     "substitute",

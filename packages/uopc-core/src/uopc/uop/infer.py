@@ -34,9 +34,26 @@ def fail(
 def as_ints(op: OpDef, src: Sources, values: Any) -> Shape:
     """A tuple of Python ints, or a TypeError."""
     try:
-        return tuple(operator.index(v) for v in values)
+        # int() after index(): True is an index, and must print as 1.
+        return tuple(int(operator.index(v)) for v in values)
     except TypeError:
         fail(op, src, f"expected a tuple of integers, got {values!r}", TypeError)
+
+
+def _parts(op: OpDef, src: Sources, arg: Any) -> tuple[Any, ...]:
+    """The fields of an argument of several, its integers made Python's."""
+    if not isinstance(arg, tuple) or len(arg) != len(op.arg):
+        names = ", ".join(f.name for f in op.arg)
+        fail(op, src, f"expected the argument ({names}), got {arg!r}", TypeError)
+    return tuple(
+        as_ints(op, src, (value,))[0] if field.type == "int" else value
+        for field, value in zip(op.arg, arg, strict=True)
+    )
+
+
+def _element(op: OpDef, src: Sources, dtype: Any) -> None:
+    if not isinstance(dtype, DType) or dtype is void:
+        fail(op, src, f"expected an element type, got {dtype!r}", TypeError)
 
 
 def _no_arg(op: OpDef, src: Sources, arg: Any) -> None:
@@ -99,33 +116,39 @@ def where(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 def cast(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """Any dtype to the one in the argument."""
-    if not isinstance(arg, DType) or arg is void:
-        fail(op, src, f"expected an element type, got {arg!r}", TypeError)
+    _element(op, src, arg)
     return arg, src[0].shape, arg
 
 
 def const(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A scalar."""
+    if not isinstance(getattr(arg, "dtype", None), DType):
+        fail(op, src, f"expected a Literal, got {arg!r}; use UOp.const", TypeError)
     return arg, (), arg.dtype
 
 
 def buffer(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A flat buffer: size, dtype, slot, version and space."""
-    size, dtype, slot, version, space = arg
+    size, dtype, slot, version, space = arg = _parts(op, src, arg)
+    _element(op, src, dtype)
     if size < 0 or slot < 0 or version < 0 or space not in ("global", "local"):
         fail(op, src, f"bad size, slot, version or space in {arg!r}")
-    return (size, dtype, slot, version, space), (size,), dtype
+    return arg, (size,), dtype
 
 
 def param(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A placeholder: slot, dtype and shape."""
-    slot, dtype, shape = arg
-    return (slot, dtype, as_ints(op, src, shape)), shape, dtype
+    slot, dtype, shape = _parts(op, src, arg)
+    _element(op, src, dtype)
+    shape = _ranked(op, src, as_ints(op, src, shape))
+    if slot < 0 or any(n < 0 for n in shape):
+        fail(op, src, f"bad slot or shape in {arg!r}")
+    return (slot, dtype, shape), shape, dtype
 
 
 def iota(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A length."""
-    n = operator.index(arg)
+    (n,) = as_ints(op, src, (arg,))
     if not 0 <= n < i32.max:
         fail(op, src, f"the length must lie in 0 to {i32.max}, got {n}")
     return n, (n,), i32
@@ -224,16 +247,16 @@ def index(op: OpDef, src: Sources, arg: Any) -> Inferred:
                 f"index {i.value} is outside axis {axis} of length {x.shape[axis]}",
                 IndexError,
             )
-    return None, idx[0].shape + x.shape[len(idx) :], x.dtype
+    shape = _ranked(op, src, idx[0].shape + x.shape[len(idx) :])
+    return None, shape, x.dtype
 
 
 def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """ADD, MUL or MAX over the last n axes."""
-    rop, n = arg
+    rop, n = _parts(op, src, arg)
     x = src[0]
-    if rop.name not in ("add", "mul", "max"):
-        fail(op, src, f"reduces with add, mul or max, not {rop.name}")
-    n = operator.index(n)
+    if getattr(rop, "name", None) not in ("add", "mul", "max"):
+        fail(op, src, f"reduces with add, mul or max, not {rop!r}")
     if not 1 <= n <= len(x.shape):
         fail(op, src, f"cannot reduce the last {n} axes of {x.shape}")
     kept, gone = x.shape[: len(x.shape) - n], x.shape[len(x.shape) - n :]
@@ -253,10 +276,11 @@ def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 def loop_range(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A scalar of the given integer dtype."""
-    number, extent, dtype = arg
-    if extent < 0:
-        fail(op, src, f"extent {extent} is negative")
-    return (number, extent, dtype), (), dtype
+    _, extent, dtype = arg = _parts(op, src, arg)
+    _element(op, src, dtype)
+    if extent < 0 or not dtype.is_int:
+        fail(op, src, f"expected an extent >= 0 and an integer type, got {arg!r}")
+    return arg, (), dtype
 
 
 def effect(op: OpDef, src: Sources, arg: Any) -> Inferred:

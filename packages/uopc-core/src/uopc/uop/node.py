@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import struct
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, Union
-
-import numpy as np
 
 from uopc.dtype import DType, boolean, f32, i32
 from uopc.uop.opdef import OpDef
@@ -27,26 +27,47 @@ class Literal(NamedTuple):
     @property
     def value(self) -> Scalar:
         """The constant as a Python bool, int or float."""
-        width = np.dtype(f"u{self.dtype.itemsize}")
-        return np.asarray(self.bits, width).view(self.dtype.numpy).item()  # type: ignore[no-any-return]
+        dtype, bits = self
+        if dtype.is_float:
+            pack, unpack = _FLOAT_CODES[dtype.bits]
+            number: float = unpack.unpack(pack.pack(bits))[0]
+            return number
+        if dtype.kind == "bool":
+            return bits != 0
+        return bits - (1 << dtype.bits) if bits > dtype.max else bits
 
     @classmethod
     def of(cls, value: Any, dtype: DType) -> Literal:
         """Encode ``value``; an integer that does not fit raises OverflowError."""
         if dtype.is_float:
-            number = float(value)
-            # One NaN: NumPy gives no meaning to the others.
-            number = float("nan") if number != number else number
-            with np.errstate(all="ignore"):
-                cell = np.asarray(number).astype(dtype.numpy)
-        else:
-            number = int(value)
-            if not dtype.min <= number <= dtype.max:
-                raise OverflowError(
-                    f"{number} does not fit {dtype} ({dtype.min} to {dtype.max})"
-                )
-            cell = np.asarray(number, dtype.numpy)
-        return cls(dtype, int(cell.view(np.dtype(f"u{dtype.itemsize}"))))
+            return cls(dtype, _float_bits(float(value), dtype.bits))
+        number = int(value != 0) if dtype.kind == "bool" else int(value)
+        if number != value and dtype.is_int:
+            raise TypeError(f"{value!r} is not a value of {dtype}; cast it")
+        if not dtype.min <= number <= dtype.max:
+            raise OverflowError(
+                f"{number} does not fit {dtype} ({dtype.min} to {dtype.max})"
+            )
+        return cls(dtype, number & ((1 << dtype.bits) - 1))
+
+
+# By width: how the bits are stored, and how the number in them is.
+_FLOAT_CODES = {
+    32: (struct.Struct("<I"), struct.Struct("<f")),
+    64: (struct.Struct("<Q"), struct.Struct("<d")),
+}
+
+
+def _float_bits(number: float, width: int) -> int:
+    if number != number:
+        number = math.nan  # one NaN: NumPy gives no meaning to the others
+    as_bits, as_float = _FLOAT_CODES[width]
+    try:
+        packed = as_float.pack(number)
+    except OverflowError:  # rounds to infinity
+        packed = as_float.pack(math.copysign(math.inf, number))
+    bits: int = as_bits.unpack(packed)[0]
+    return bits
 
 
 class _Entry(weakref.ref["UOp"]):
@@ -102,7 +123,14 @@ class UOp:
     def __new__(cls, op: OpDef, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
         """The node for (op, src, arg): an existing one if there is one."""
         key = (op, src, arg)
-        entry = _table.get(key)
+        try:
+            entry = _table.get(key)
+        except TypeError:
+            got = f"{src!r} and {arg!r}"
+            raise TypeError(
+                f"{op.name}: expected a tuple of sources and a hashable argument "
+                f"(tuples, not lists), got {got}"
+            ) from None
         if entry is not None:
             node = entry()
             if node is not None:
@@ -121,6 +149,9 @@ class UOp:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"UOp is immutable; cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"UOp is immutable; cannot delete {name!r}")
 
     # -- constructors ---------------------------------------------------------
 
@@ -276,7 +307,7 @@ class UOp:
 
     def shrink(self, window: Sequence[tuple[int, int]]) -> UOp:
         """Keep a (begin, end) window of every axis."""
-        return UOp(Ops.SHRINK, (self,), tuple(window))
+        return UOp(Ops.SHRINK, (self,), tuple(map(tuple, window)))
 
     def reduce(self, op: OpDef, n: int) -> UOp:
         """Combine the last ``n`` axes with ``op`` (ADD, MUL or MAX)."""
@@ -333,9 +364,10 @@ def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
     if entry is mine:
         return node
     with _lock:
-        entry = _table.get(key, mine)
-        existing = entry()
-        if existing is not None and entry is not mine:
+        # The key may be free by now, and another thread may take it: ask again.
+        entry = _table.setdefault(key, mine)
+        existing = None if entry is mine else entry()
+        if existing is not None:
             return existing
         _table[key] = mine
         return node

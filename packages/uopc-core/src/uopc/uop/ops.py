@@ -42,6 +42,10 @@ def _reduce(u: UOp, x: Array) -> Array:
     op, n = u.arg
     ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum}[op.name]
     axes = tuple(range(x.ndim - n, x.ndim))
+    if x.shape == u.shape + (1,) * n:
+        return x.reshape(u.shape)  # one element is its own sum, -0.0 too
+    if op.name == "max" and 0 in u.shape:
+        return np.empty(u.shape, x.dtype)  # NumPy wants an identity even so
     if op.name == "max":
         return np.asarray(ufunc.reduce(x, axis=axes))
     return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype))

@@ -17,23 +17,23 @@ def toposort(
     ``sources`` replaces ``node.src``, to stop the walk early or to change its
     order. The order fixes the numbers in the text form.
     """
-    done: set[UOp] = set()
+    seen: set[UOp] = set()
     order: list[UOp] = []
     for root in roots:
-        stack = [root]
+        # None marks that all sources of the node below it are done.
+        stack: list[UOp | None] = [root]
         while stack:
-            u = stack[-1]
-            if u in done:
-                stack.pop()
-                continue
-            src = u.src if sources is None else sources(u)
-            waiting = [s for s in reversed(src) if s not in done]
-            if waiting:
-                stack.extend(waiting)
-                continue
-            stack.pop()
-            done.add(u)
-            order.append(u)
+            u = stack.pop()
+            if u is None:
+                order.append(stack.pop())  # type: ignore[arg-type]
+            elif u not in seen:
+                seen.add(u)
+                src = u.src if sources is None else sources(u)
+                if src:
+                    stack += (u, None)
+                    stack += src[::-1]
+                else:
+                    order.append(u)
     return order
 
 

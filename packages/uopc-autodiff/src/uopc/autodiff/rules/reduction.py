@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from uopc.autodiff.gradient import NoGradientRule
+import math
+
 from uopc.autodiff.rules.elementwise import Cotangents, Rule
+from uopc.composite import broadcast_to, iota
 from uopc.uop import OpDef, Ops, UOp
 
 
@@ -23,7 +25,23 @@ def _reduce(u: UOp, g: UOp) -> Cotangents:
         mask = x.eq(_spread(u, x, n)).cast(x.dtype)
         count = _spread(mask.reduce(Ops.ADD, n), x, n)
         return (spread * mask * count.recip(),)
-    raise NoGradientRule(f"no gradient rule for reduce with {op.name}")
+    return (spread * _product_of_others(x, n),)
+
+
+def _product_of_others(x: UOp, n: int) -> UOp:
+    """For each element, the product of the rest of its group.
+
+    Multiplied out, which is quadratic in the group, because dividing the whole
+    product by the element fails at zeros.
+    """
+    lead = x.shape[: len(x.shape) - n]
+    k = math.prod(x.shape[len(lead) :])
+    square = (*lead, k, k)
+    rows = broadcast_to(iota(k).reshape((k, 1)), square)
+    own = rows.eq(broadcast_to(iota(k), square))
+    group = broadcast_to(x.reshape((*lead, 1, k)), square)
+    others = own.where(group.const_like(1), group)
+    return others.reduce(Ops.MUL, 1).reshape(x.shape)
 
 
 RULES: dict[OpDef, Rule] = {Ops.REDUCE: _reduce}

@@ -1,0 +1,172 @@
+"""Values with error bounds: how far apart two correct backends may be.
+
+Backends agree to the bit on integers, on copies and on correctly rounded ops. They
+may differ by a few units in the last place where a function is not correctly
+rounded or a sum is added up in another order; whatever is computed from there on
+inherits and changes that difference. ``evaluate_bounded`` follows it through a graph,
+element by element, so that a comparison is as strict as it can be and no stricter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uopc.uop import Ops, UOp, toposort
+
+Array = np.ndarray[Any, Any]
+
+# Of one function that is not correctly rounded.
+FUNCTION_ULPS = 4
+# A relative error from here on says that an element has no digits left.
+HOPELESS = 2.0**-7
+
+
+class Bounded(NamedTuple):
+    """A value and, per element, how far another backend may be from it.
+
+    ``error`` is f64: 0 demands equal bits, inf leaves the element open (a
+    comparison of two numbers that are equal up to rounding, say).
+    """
+
+    value: Array
+    error: Array
+
+
+def evaluate_bounded(
+    roots: Sequence[UOp], inputs: Mapping[UOp, Array]
+) -> list[Bounded]:
+    """The values of ``roots`` with error bounds, given those of their leaves."""
+    facts: dict[UOp, Bounded] = {}
+    for u in toposort(roots):
+        if u in inputs:
+            facts[u] = exactly(inputs[u])
+        else:
+            facts[u] = bounded_step(u, [facts[s] for s in u.src])
+    return [facts[r] for r in roots]
+
+
+def exactly(value: Array) -> Bounded:
+    """A value without an error."""
+    return Bounded(value, np.zeros(value.shape))
+
+
+def bounded_step(u: UOp, sources: Sequence[Bounded]) -> Bounded:
+    """One node, from its sources' values and bounds."""
+    assert u.op.numpy is not None, f"{u.op.name} has no NumPy meaning"
+    with np.errstate(all="ignore"):
+        value = np.asarray(u.op.numpy(u, *(s.value for s in sources)))
+        if u.op is Ops.REDUCE:
+            error = _reduced(u, value, sources[0])
+        elif u.op is Ops.INDEX:
+            error = _indexed(u, sources)
+        elif u.op is Ops.WHERE:
+            cond, a, b = sources
+            error = np.where(cond.value, a.error, b.error)
+            error = np.where(cond.error > 0, np.inf, error)
+        elif u.op.kind == "elementwise":
+            error = _elementwise(u, value, sources)
+        else:  # copies: the errors move along with the elements
+            error = np.asarray(u.op.numpy(u, *(s.error for s in sources)), float)
+            error = error if u.src else np.zeros(value.shape)
+    return Bounded(value, error)
+
+
+def differences(actual: Array, expected: Bounded) -> Array:
+    """A mask of the elements of ``actual`` that are further off than allowed."""
+    value, error = expected
+    if actual.shape != value.shape or actual.dtype != value.dtype:
+        raise TypeError(
+            f"expected {value.dtype}{list(value.shape)}, "
+            f"got {actual.dtype}{list(actual.shape)}"
+        )
+    same = actual == value
+    if value.dtype.kind != "f":
+        return np.asarray(~(same | (error > 0)))
+    with np.errstate(all="ignore"):
+        same &= (np.signbit(actual) == np.signbit(value)) | (error > 0)
+        same |= np.isnan(actual) & np.isnan(value)
+        near = (error > 0) & (np.abs(actual.astype(float) - value) <= error)
+    return np.asarray(~(same | near | np.isinf(error)))
+
+
+def _ulp(value: Array) -> Array:
+    """The distance to the next number, 0 where ``value`` is not finite."""
+    return np.where(np.isfinite(value), np.abs(np.spacing(value)), 0).astype(float)
+
+
+def _elementwise(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
+    """Try the op at both ends of every source's interval."""
+    meaning: Any = u.op.numpy
+    wide = [
+        s.value.astype(float) if s.value.dtype.kind == "f" else s.value for s in sources
+    ]
+    touched = np.zeros(value.shape, bool)
+    error = np.zeros(value.shape)
+    for i, (s, x) in enumerate(zip(sources, wide, strict=True)):
+        if not s.error.any():
+            continue
+        off = s.error > 0
+        touched |= off
+        if x.dtype.kind != "f":
+            error = np.where(off, np.inf, error)  # an integer or bool left open
+            continue
+        open_ = s.error > HOPELESS * np.maximum(np.abs(x), 1)
+        middle = np.asarray(meaning(u, *wide))
+        step = np.zeros(value.shape)
+        for way in (-2 * s.error, 2 * s.error):
+            moved = [*wide[:i], x + np.where(open_, 0, way), *wide[i + 1 :]]
+            step = np.maximum(step, _distance(np.asarray(meaning(u, *moved)), middle))
+        error = np.where(off, error + step, error)
+        error = np.where(open_, np.inf, error)
+    if value.dtype.kind != "f":
+        return np.where(error > 0, np.inf, 0)
+    ulps = 0 if u.op.exact or u.op is Ops.MAX else FUNCTION_ULPS
+    return np.asarray(error + np.where(touched, ulps + 1, ulps) * _ulp(value))
+
+
+def _distance(a: Array, b: Array) -> Array:
+    if a.dtype.kind != "f":
+        return np.where(a != b, np.inf, 0)
+    gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
+    return np.asarray(np.where(np.isnan(gap), np.inf, gap))
+
+
+def _reduced(u: UOp, value: Array, source: Bounded) -> Array:
+    op, n = u.arg
+    x, error = source
+    axes = tuple(range(x.ndim - n, x.ndim))
+    if value.dtype.kind != "f":
+        return np.where((error > 0).any(axis=axes), np.inf, 0)
+    count = int(np.prod(x.shape[x.ndim - n :]))
+    if op is Ops.MAX:
+        total = np.asarray(error.max(axis=axes, initial=0))
+    elif op is Ops.ADD:
+        size = np.abs(x.astype(float)) + error
+        total = error.sum(axis=axes) + count * _epsilon(value) * size.sum(axis=axes)
+    else:
+        low = np.abs(x.astype(float))
+        high = (low + error).prod(axis=axes)
+        total = high - low.prod(axis=axes) + count * _epsilon(value) * high
+    # Infinities and NaN come out the same in any order, unless terms are open.
+    total = np.where(np.isfinite(value) | np.isinf(error).any(axis=axes), total, 0)
+    total = np.where(np.isnan(total), np.inf, total)
+    # The sign of a zero depends on the order, and on whether a sum starts from 0.
+    least = float(np.finfo(value.dtype).smallest_subnormal)
+    return total + (least if count > 1 or op is Ops.ADD else 0)
+
+
+def _epsilon(value: Array) -> float:
+    return float(np.finfo(value.dtype).eps)
+
+
+def _indexed(u: UOp, sources: Sequence[Bounded]) -> Array:
+    table, *idx = sources
+    meaning: Any = u.op.numpy
+    error = np.asarray(meaning(u, table.error, *(i.value for i in idx)))
+    for i in idx:
+        off = (i.error > 0).reshape(i.error.shape + (1,) * (error.ndim - i.error.ndim))
+        error = np.where(off, np.inf, error)
+    return error

@@ -1,0 +1,262 @@
+"""The disk cache: what an entry is, its key, damage and interruptions."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from uopc.backend_c import cache, cpu, load, toolchain
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+SOURCE = "void f(void **p) { ((int *)p[0])[0] += 7; }\n"
+UNITS = {
+    "one": "int helper(int x) { return 2 * x; }\n",
+    "two": "int helper(int);\nvoid f(void **p) { *(int *)p[0] = helper(21); }\n",
+}
+
+Run = Callable[..., int]
+Script = Callable[[str], list[str]]
+Environment = Callable[..., dict[str, str]]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def counts() -> tuple[int, int, int, int]:
+    found = cache.stats
+    return found.compiler_runs, found.hits, found.misses, found.damaged
+
+
+# Building
+
+
+def test_an_entry_is_source_object_and_checksum(own_cache: Path, call: Run):
+    made = cache.build(SOURCE, 1)
+    stem = made.stem
+    assert names(own_cache) == [f"{stem}.c", f"{stem}.so", f"{stem}.so.sha256"]
+    assert made.with_suffix(".c").read_text() == SOURCE
+    assert call(made, 35) == 42
+    subprocess.run(["sha256sum", "-c", f"{stem}.so.sha256"], cwd=own_cache, check=True)
+
+
+def test_units_are_linked_into_one_object(own_cache: Path, call: Run):
+    made = cache.build(UNITS, 1)
+    assert call(made) == 42
+    stem = made.stem
+    assert names(own_cache) == sorted(
+        f"{stem}.{end}" for end in ("one.c", "two.c", "so", "so.sha256")
+    )
+    assert counts() == (3, 0, 1, 0)
+    assert cache.build(UNITS, 1) == made
+    assert counts() == (3, 1, 1, 0)
+
+
+@pytest.mark.parametrize("unit", ["", "../up", "a b", "a.b", "x" * 129])
+def test_a_unit_name_cannot_leave_the_folder(unit: str):
+    with pytest.raises(ValueError, match="unit name"):
+        cache.build({unit: SOURCE}, 1)
+
+
+def test_nothing_to_compile():
+    with pytest.raises(ValueError, match="at least one translation unit"):
+        cache.build({}, 1)
+
+
+def test_a_warm_hit_starts_no_process(monkeypatch: pytest.MonkeyPatch):
+    made = cache.build(SOURCE, 1)
+    assert counts() == (1, 0, 1, 0)
+
+    def forbidden(*words: object, **options: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", forbidden)
+    monkeypatch.setattr(os, "system", forbidden)
+    toolchain._find.cache_clear()
+    cpu._described.cache_clear()
+    assert cache.build(SOURCE, 1) == made
+    assert counts() == (1, 1, 1, 0)
+
+
+def test_the_key_covers_all_that_matters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = tmp_path / "cc"
+    program.write_text('#!/bin/sh\nexec gcc "$@"\n')
+    program.chmod(0o755)
+    quoted = shlex.quote(str(program))
+    monkeypatch.setenv("UOPC_CC", quoted)
+    made = [cache.build(SOURCE, 1)]
+    made.append(cache.build(SOURCE + "\n", 1))
+    made.append(cache.build({"a": SOURCE}, 1))
+    made.append(cache.build(SOURCE, 0))
+    os.utime(program, ns=(1, 1))
+    made.append(cache.build(SOURCE, 1))
+    program.write_text('#!/bin/sh\nexec  gcc "$@"\n')
+    os.utime(program, ns=(1, 1))
+    made.append(cache.build(SOURCE, 1))
+    monkeypatch.setenv("UOPC_CC", f"{quoted} -g0")
+    made.append(cache.build(SOURCE, 1))
+    # As with ccache, a later word may name the compiler that matters.
+    other = program.with_name("other")
+    shutil.copy(program, other)
+    monkeypatch.setenv("UOPC_CC", f"env {shlex.quote(str(other))}")
+    made.append(cache.build(SOURCE, 1))
+    os.utime(other, ns=(2, 2))
+    made.append(cache.build(SOURCE, 1))
+    monkeypatch.setattr(cache, "ABI_VERSION", cache.ABI_VERSION + 1)
+    made.append(cache.build(SOURCE, 1))
+    assert len(set(made)) == len(made) == cache.stats.compiler_runs
+
+
+def test_two_processors_have_two_entries(monkeypatch: pytest.MonkeyPatch):
+    found = []
+    for present in (("avx2", "fma"), ("avx2",), ("avx2", "fma")):
+        monkeypatch.setattr(cpu, "features", lambda present=present: present)
+        found.append((cache.build(SOURCE, 1), cache.target(1)))
+    assert found[0] == found[2]
+    assert found[0][0] != found[1][0]
+    assert found[0][1] != found[1][1]
+    assert counts() == (2, 1, 2, 0)
+
+
+def test_texts_do_not_run_into_each_other():
+    assert cache._digest(["ab", "c"]) != cache._digest(["a", "bc"])
+    assert cache._digest(["a", ""]) != cache._digest(["a"])
+
+
+# Damage
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage", "one bit", "longer"])
+def test_a_damaged_object_is_rebuilt_before_it_is_opened(damage: str, call: Run):
+    made = cache.build(SOURCE, 1)
+    good = made.read_bytes()
+    middle = len(good) // 2
+    flipped = bytes([good[middle] ^ 1])
+    made.write_bytes(
+        {
+            "cut": good[:middle],
+            "empty": b"",
+            "garbage": os.urandom(len(good)),
+            "one bit": good[:middle] + flipped + good[middle + 1 :],
+            "longer": good + b"\0",
+        }[damage]
+    )
+    assert not cache.intact(made)
+    assert cache.build(SOURCE, 1) == made
+    assert cache.intact(made)
+    assert counts() == (2, 0, 2, 1)
+    assert call(made, 1) == 8
+
+
+@pytest.mark.parametrize("text", [None, "", "0" * 64, "not hexadecimal\n", "\0\xff"])
+def test_a_lost_or_wrong_checksum_is_a_miss(text: str | None):
+    made = cache.build(SOURCE, 1)
+    checksum = made.with_name(f"{made.name}.sha256")
+    if text is None:
+        checksum.unlink()
+    else:
+        checksum.write_text(text, encoding="latin-1")
+    cache.build(SOURCE, 1)
+    assert cache.stats.compiler_runs == 2
+    assert cache.intact(made)
+
+
+def test_a_library_in_use_survives_the_rebuilding(run: Run):
+    made = cache.build(SOURCE, 1)
+    library = load.load(made)
+    made.with_name(f"{made.name}.sha256").unlink()
+    cache.build(SOURCE, 1)
+    assert run(library, 1) == 8
+    library.close()
+
+
+# Temporary files
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
+def test_no_temporary_file_survives_an_exception(
+    error: type[BaseException], own_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(compiler: object, sources: object, output: Path, opt: int) -> None:
+        output.write_text("half")
+        (output.parent / "0.o").write_text("object")
+        raise error
+
+    monkeypatch.setattr(toolchain, "compile_shared", fail)
+    with pytest.raises(error):
+        cache.build(SOURCE, 1)
+    assert all(name.endswith(".c") for name in names(own_cache))
+
+
+def test_an_interrupt_stops_the_compiler_and_cleans_up(
+    tmp_path: Path, own_cache: Path, script: Script, environment: Environment
+):
+    hanging = tmp_path / "cc"
+    hanging.write_text(
+        '#!/bin/sh\necho $$ > "$0.part"; mv "$0.part" "$0.pid"; sleep 60'
+    )
+    hanging.chmod(0o755)
+    text = f"from uopc.backend_c import cache\ncache.build({SOURCE!r}, 1)\n"
+    process = subprocess.Popen(
+        script(text),
+        env=environment(UOPC_CC=shlex.quote(str(hanging))),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid_file, deadline = tmp_path / "cc.pid", time.monotonic() + 30
+    while not pid_file.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+    assert [name[-2:] for name in names(own_cache)] == [".c"]
+
+
+def test_eight_processes_build_the_same_entries(
+    own_cache: Path, script: Script, environment: Environment
+):
+    text = """
+import ctypes
+from uopc.backend_c import cache, load
+for k in range(4):
+    units = {"a": f"int k(void) {{ return {k}; }}",
+             "b": "int k(void); void f(void **p) { *(int *)p[0] = 10 + k(); }"}
+    cell = ctypes.c_int()
+    table = (ctypes.c_void_p * 1)(ctypes.addressof(cell))
+    load.load(cache.build(units, 1)).function("f")(ctypes.addressof(table))
+    print(cell.value)
+"""
+    command = script(text)
+    running = [
+        subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    for process in running:
+        assert process.communicate(timeout=120)[0].split() == ["10", "11", "12", "13"]
+        assert process.returncode == 0
+    objects = list(own_cache.glob("*.so"))
+    assert len(objects) == 4
+    assert all(cache.intact(entry) for entry in objects)
+    assert len(names(own_cache)) == 4 * 4
+
+
+def test_leavings_of_killed_processes_are_swept_once_old(own_cache: Path):
+    own_cache.mkdir(mode=0o700)
+    old, young = own_cache / ".tmp-old", own_cache / ".tmp-young"
+    for folder in (old, young):
+        folder.mkdir()
+        (folder / "0.o").touch()
+    os.utime(old, (0, 0))
+    cache.build(SOURCE, 1)
+    assert young.exists()
+    assert not old.exists()

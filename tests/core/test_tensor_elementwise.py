@@ -1,0 +1,298 @@
+"""Tensor's operators and functions against NumPy: values, dtypes, broadcasting."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uopc.dtype import DTYPES, boolean, f32, f64, i8, i32, i64, promote, u8, u32
+from uopc.tensor import Tensor
+
+ALL = tuple(DTYPES.values())
+NUMBERS = [d for d in ALL if d is not boolean]
+
+
+def gelu(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def sigmoid(x: float) -> float:
+    if math.isinf(x):
+        return float(x > 0)
+    return 1 / (1 + math.exp(-x)) if x > -700 else math.exp(x)
+
+
+# Method, the same on one double, and how many ulp of error it may have.
+UNARY: dict[str, tuple[Callable[[float], float], int]] = {
+    "exp": (math.exp, 4), "log": (math.log, 4), "exp2": (math.exp2, 4),
+    "log2": (math.log2, 4), "sqrt": (math.sqrt, 0), "sin": (math.sin, 4),
+    "cos": (math.cos, 4), "tanh": (math.tanh, 4), "sigmoid": (sigmoid, 4),
+    "relu": (lambda x: x if x > 0 or x != x else 0.0, 0), "abs": (abs, 0),
+    "square": (lambda x: x * x, 1), "reciprocal": (lambda x: 1 / x, 0),
+}  # fmt: skip
+
+
+def reference(name: str, x: float) -> float:
+    try:
+        return UNARY[name][0](x)
+    except OverflowError:
+        return math.inf
+    except ZeroDivisionError:
+        return math.copysign(math.inf, x)
+    except ValueError:
+        return -math.inf if name.startswith("log") and x == 0 else math.nan
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_floats(name: str, dtype, special) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([special(dtype), rng.uniform(-20, 20, 300).astype(dtype.numpy)])
+    if name in ("sin", "cos"):
+        x = x[~(np.abs(x) > 1e6)]
+    with np.errstate(all="ignore"):
+        exact = np.array([reference(name, v) for v in x.tolist()])
+        expected = exact.astype(dtype.numpy)
+    if name == "relu":
+        expected[np.isnan(x)] = 0  # (x > 0).where(x, 0)
+    got = getattr(Tensor(x), name)()
+    assert got.dtype is dtype
+    value = got.numpy()
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(value[~finite], expected[~finite])
+    off = np.abs(value[finite] - expected[finite])
+    with np.errstate(all="ignore"):
+        allowed = UNARY[name][1] * np.spacing(np.abs(expected[finite]))
+    assert np.all((off == 0) | (off <= allowed))
+
+
+def test_gelu() -> None:
+    x = np.random.default_rng(0).uniform(-6, 6, 500)
+    expected = [gelu(v) for v in x]
+    np.testing.assert_allclose(Tensor(x).gelu().numpy(), expected, rtol=0, atol=1e-14)
+    single = Tensor(x.astype(np.float32)).gelu()
+    np.testing.assert_allclose(single.numpy(), expected, rtol=0, atol=2e-6)
+
+
+KEEPS = ("relu", "abs", "square")
+
+
+@pytest.mark.parametrize("dtype", [d for d in ALL if not d.is_float], ids=str)
+@pytest.mark.parametrize("name", [*UNARY, "gelu"])
+def test_functions_of_integers_are_f32(name: str, dtype, special) -> None:
+    x = special(dtype)
+    if name == "square" and dtype is boolean:
+        with pytest.raises(TypeError, match=r"mul\(bool\[2\], bool\[2\]\)"):
+            Tensor(x).square()
+        return
+    got = getattr(Tensor(x), name)()
+    if name in KEEPS:
+        assert got.dtype is dtype
+        with np.errstate(all="ignore"):
+            wide = {"relu": lambda v: np.where(v > 0, v, 0).astype(v.dtype),
+                    "abs": np.abs, "square": np.square}[name](x)  # fmt: skip
+        np.testing.assert_array_equal(got.numpy(), wide)
+        return
+    assert got.dtype is f32
+    same = getattr(Tensor(x.astype(np.float32)), name)()
+    np.testing.assert_array_equal(got.numpy(), same.numpy())
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "floordiv": operator.floordiv, "mod": operator.mod,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne,
+}  # fmt: skip
+TRUTHS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def pairs(special, dtype) -> tuple[np.ndarray, np.ndarray]:
+    mesh = np.meshgrid(special(dtype), special(dtype), indexing="ij")
+    return mesh[0].reshape(-1), mesh[1].reshape(-1)
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name: str, dtype, special, same_bits) -> None:
+    x, y = pairs(special, dtype)
+    call = OPERATORS[name]
+    if dtype is boolean and name not in TRUTHS:
+        with pytest.raises(TypeError, match="bool"):
+            call(Tensor(x), Tensor(y))
+        return
+    got = call(Tensor(x), Tensor(y))
+    assert got.dtype is (boolean if name in TRUTHS else dtype)
+    with np.errstate(all="ignore"):
+        same_bits(got.numpy(), call(x, y))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_true_division(dtype, special, same_bits) -> None:
+    x, y = pairs(special, dtype)
+    got = Tensor(x) / Tensor(y)
+    wanted = dtype if dtype.is_float else f32
+    assert got.dtype is wanted
+    with np.errstate(all="ignore"):
+        same_bits(got.numpy(), x.astype(wanted.numpy) / y.astype(wanted.numpy))
+
+
+@pytest.mark.parametrize("dtype", [d for d in ALL if not d.is_float], ids=str)
+@pytest.mark.parametrize("call", [operator.and_, operator.or_, operator.xor])
+def test_bit_operators(call, dtype, special, same_bits) -> None:
+    x, y = pairs(special, dtype)
+    same_bits(call(Tensor(x), Tensor(y)).numpy(), call(x, y))
+    same_bits((~Tensor(x)).numpy(), ~x)
+
+
+def test_shifts() -> None:
+    x = Tensor(np.array([1, 5, 2**31], np.uint32))
+    assert (x << 1).tolist() == [2, 10, 0]
+    assert (x >> 1).tolist() == [0, 2, 2**30]
+    assert (x << 32).tolist() == (x >> 40).tolist() == [0, 0, 0]
+    assert (x << Tensor(np.array([0, 31, 3], np.uint32))).tolist() == [1, 2**31, 0]
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_larger_and_smaller(name: str, dtype, special) -> None:
+    x, y = pairs(special, dtype)
+    got = getattr(Tensor(x), name)(Tensor(y))
+    assert got.dtype is dtype
+    np.testing.assert_array_equal(got.numpy(), getattr(np, name)(x, y))
+
+
+@pytest.mark.parametrize("a", ALL, ids=str)
+@pytest.mark.parametrize("b", ALL, ids=str)
+def test_operands_are_promoted(a, b) -> None:
+    x, y = np.array([1, 0, 1], a.numpy), np.array([0, 1, 1], b.numpy)
+    try:
+        dtype = promote(a, b)
+    except TypeError:
+        with pytest.raises(TypeError, match=rf"add\({a}\[3\], {b}\[3\]\).*no common"):
+            Tensor(x) + Tensor(y)
+        return
+    for call in (operator.lt, operator.eq):
+        assert call(Tensor(x), Tensor(y)).tolist() == call(x, y).tolist()
+    where = Tensor(np.array([True, False, True])).where(Tensor(x), Tensor(y))
+    assert where.dtype is Tensor(x).maximum(Tensor(y)).dtype is dtype
+    assert [int(v) for v in where.tolist()] == [1, 1, 1]
+    if dtype is not boolean:
+        total = Tensor(x) + Tensor(y)
+        assert total.dtype is dtype
+        assert total.tolist() == [1, 1, 2]
+
+
+SCALARS = [
+    (i32, 2, i32), (i32, 0.5, f32), (i32, True, i32), (i64, 0.5, f32), (u8, 3, u8),
+    (f32, 2, f32), (f32, 0.5, f32), (f64, 0.5, f64), (boolean, 2, i32),
+    (boolean, 0.5, f32), (i8, np.int64(3), i8), (f32, np.float64(0.5), f32),
+    (i32, np.float32(0.5), f32), (i32, np.True_, i32), (f32, np.array(2), f32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "scalar", "result"), SCALARS)
+def test_python_numbers_are_weak(dtype, scalar, result) -> None:
+    x = np.array([1, 0, 1], dtype.numpy)
+    t = Tensor(x)
+    for got in (t * scalar, scalar * t, t.maximum(scalar)):
+        assert got.dtype is result
+    plain = x.astype(result.numpy)
+    number = result.numpy.type(scalar)
+    np.testing.assert_array_equal((t * scalar).numpy(), plain * number)
+    np.testing.assert_array_equal((t + scalar).numpy(), plain + number)
+    np.testing.assert_array_equal((scalar + t).numpy(), plain + number)
+    if result.kind != "uint":
+        np.testing.assert_array_equal((scalar - t).numpy(), number - plain)
+    np.testing.assert_array_equal((t < scalar).numpy(), plain < number)
+    chosen = Tensor(np.array([True, False, True])).where(t, scalar)
+    assert chosen.dtype is result
+    np.testing.assert_array_equal(chosen.numpy(), [plain[0], number, plain[2]])
+
+
+def test_reflected_operators_keep_the_order() -> None:
+    t = Tensor([2.0, 4.0])
+    assert (1 - t).tolist() == [-1, -3]
+    assert (8 / t).tolist() == [4, 2]
+    assert (7 // t).tolist() == [3, 1]
+    assert (7 % t).tolist() == [1, 3]
+    assert (np.float32(8) / t).tolist() == [4, 2]
+    i = Tensor([5, 3])
+    assert (6 & i).tolist() == [4, 2]
+    assert (6 | i).tolist() == [7, 7]
+    assert (6 ^ i).tolist() == [3, 5]
+    assert (np.int64(6) ^ i).tolist() == [3, 5]
+    assert (True & (t > 2)).tolist() == [False, True]
+
+
+def test_negation_wraps() -> None:
+    assert (-Tensor(np.array([1, 0, 200], np.uint8))).tolist() == [255, 0, 56]
+    assert (-Tensor(np.array([-128, 5], np.int8))).tolist() == [-128, -5]
+    assert math.copysign(1, (-Tensor([0.0])).item()) == -1
+
+
+POWERS = [0, 1, 2, 3, 5, 10, -1, -2, 0.5, 2.0, 2.5, np.int64(3), np.float32(2)]
+
+
+@pytest.mark.parametrize("exponent", POWERS, ids=repr)
+def test_powers_of_floats(exponent) -> None:
+    x = np.linspace(0.5, 4, 20)
+    got = Tensor(x) ** exponent
+    assert got.dtype is f64
+    np.testing.assert_allclose(got.numpy(), x ** float(exponent), rtol=1e-14)
+
+
+def test_powers_of_integers_and_negative_numbers() -> None:
+    i = Tensor([-3, 0, 5])
+    assert (i**3).tolist() == [-27, 0, 125]
+    assert (i**3).dtype is i32
+    assert (i**0).tolist() == [1, 1, 1]
+    assert (Tensor([-2.0]) ** 3).tolist() == [-8]
+    assert (Tensor([-2.0]) ** 2.0).tolist() == [4]
+    assert (Tensor([2]) ** -1).tolist() == [0.5]
+    assert math.isnan((Tensor([-2.0]) ** 0.5).item())
+
+
+SHAPES = [
+    ((3,), (3,)), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 1), (1, 3)), ((), (2, 3)),
+    ((2, 3), ()), ((1,), (4,)), ((2, 1, 4), (3, 1)), ((0,), (1,)), ((2, 0), (2, 1)),
+    ((1, 0), (3, 1)), ((), ()), ((5, 1, 2, 1), (3, 1, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+def test_broadcasting(a, b) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in (a, b))
+    x, y = np.asarray(x), np.asarray(y)
+    for call in (operator.add, operator.mul, operator.sub, operator.lt):
+        got = call(Tensor(x), Tensor(y)).numpy()
+        np.testing.assert_array_equal(got, call(x, y))
+        assert got.shape == np.broadcast_shapes(a, b)
+    cond = Tensor(x) > 0
+    np.testing.assert_array_equal(
+        cond.where(Tensor(y), 7.0).numpy(), np.where(x > 0, y, np.float32(7))
+    )
+
+
+def test_where_of_two_numbers() -> None:
+    cond = Tensor([True, False])
+    for a, b, dtype in [(1.0, 0.0, f32), (1, 0, i32), (1, 2.5, f32), (2.5, 1, f32),
+                        (True, False, boolean), (np.int64(1), 0, i32)]:  # fmt: skip
+        got = cond.where(a, b)
+        assert got.dtype is dtype
+        assert got.tolist() == [a, b]
+
+
+def test_casts_between_tensors() -> None:
+    x = Tensor([1.9, -1.9, math.nan, 300.0, -5.0])
+    assert x.cast(i32).tolist() == [1, -1, 0, 300, -5]
+    assert x.cast(u8).tolist() == [1, 0, 0, 255, 0]
+    assert x.cast(boolean).tolist() == [True] * 5
+    assert x.cast(f64).cast(f32).dtype is f32
+    assert Tensor([-1]).cast(u32).tolist() == [2**32 - 1]
