@@ -94,7 +94,6 @@ STOPS: dict[str, Callable[[UOp], UOp]] = {
     "less": lambda x: (x < x * 2.0).cast(f64),
     "not equal": lambda x: x.ne(x * 2.0).cast(f64),
     "floor division": _both(Ops.FLOORDIV),
-    "modulo": _both(Ops.FLOORMOD),
     "cast to an integer and back": lambda x: x.cast(i32).cast(f64),
     "cast to bool and back": lambda x: (x > 0.0).cast(u8).cast(f64),
     "detach": lambda x: x.detach(),

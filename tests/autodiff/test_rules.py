@@ -30,6 +30,7 @@ DOMAINS = {
         rng.uniform(0.5, 2, shape) * rng.choice([-1, 1], shape)
     ),
     "unit": lambda rng, shape: rng.uniform(-0.9, 0.9, shape),
+    "integer": lambda rng, shape: rng.uniform(0.5, 4, shape),
 }
 
 
@@ -197,7 +198,7 @@ MUTATIONS = {
     "swaps its sources": swapped,
 }
 SYMMETRIC = {Ops.ADD}
-SEVERAL = {Ops.ADD, Ops.MUL, Ops.DIV, Ops.MAX, Ops.WHERE, Ops.STACK}
+SEVERAL = {Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORMOD, Ops.MAX, Ops.WHERE, Ops.STACK}
 
 
 def broken_rules(op: OpDef, mutation: str) -> list[Callable[[UOp, UOp], Parts]]:

@@ -129,6 +129,21 @@ def test_long_kernels_are_cut(length: int):
     np.testing.assert_array_equal(run(u)[0], want)
 
 
+def test_a_cut_stores_what_is_small():
+    """Not the wide view of a value that lies on both sides of the cut."""
+    data = drawn(1, dtype=f64)
+    scalar = (leaf(data) * 3.0).sin()
+    wide = scalar.reshape((1, 1)).expand((30, 40))
+    x = leaf(drawn(30, 40, dtype=f64))
+    u, want = x, drawn(30, 40, dtype=f64)
+    for _ in range(700):
+        u, want = u + wide, want + np.sin(data * 3.0)
+    plan, _ = planned(u)
+    sizes = sorted(b.size for b in plan.buffers if b.role == "temporary")
+    assert sizes == [1, 1200]
+    np.testing.assert_allclose(run(u)[0], want, rtol=1e-12)
+
+
 # Outputs
 
 
@@ -208,6 +223,20 @@ VIEWS = {
     "swapped pairs": (
         lambda u: UOp(Ops.FLIP, (u.reshape((8, 3, 32, 2)),), (3,)),
         4,
+    ),
+    "reversed lanes": (
+        lambda u: UOp(Ops.FLIP, (u,), (2,)).permute((2, 0, 1)),
+        2,
+    ),
+    "few reversed lanes": (
+        lambda u: UOp(Ops.FLIP, (u.reshape((24, 16, 4)),), (2,)).permute((2, 0, 1)),
+        2,
+    ),
+    "pairs of reversed lanes": (
+        lambda u: UOp(Ops.FLIP, (u.reshape((2, 12, 8, 8)),), (3,)).permute(
+            (0, 3, 2, 1)
+        ),
+        2,
     ),
     "fours, reversed": (
         lambda u: UOp(Ops.FLIP, (u.reshape((8, 3, 16, 4)),), (3,)),

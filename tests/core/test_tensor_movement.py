@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uopc.dtype import DTYPES, boolean, f32, i32, i64, u8
+from uopc.dtype import DTYPES, boolean, f32, i8, i32, i64, u8, u64
 from uopc.tensor import Tensor
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -219,6 +219,12 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "step 0": (lambda: T[::0], ValueError, "step cannot be zero"),
     "broadcast": (lambda: T + T[:, :2], ValueError,
                   r"add\(f32\[2, 3, 4\], f32\[2, 2, 4\]\).*\(3, 2\)"),
+    "where shapes": (lambda: (T > 0).where(T[:, :2], 1.0), ValueError,
+                     r"where\(bool\[2, 3, 4\], f32\[2, 2, 4\]\).*not broadcast"),
+    "where dtypes": (lambda: (T > 0).where(T.cast(u64), T.cast(i8)), TypeError,
+                     r"where\(bool.*u64\[2, 3, 4\], i8\[.*no common"),
+    "cat dtypes": (lambda: Tensor.cat([T.cast(u64), T.cast(i8)]), TypeError,
+                   r"cat\(u64\[2, 3, 4\], i8\[2, 3, 4\]\): .*no common"),
     "where": (lambda: T.where(T, T), TypeError, "condition must be bool, not f32"),
     "operand": (lambda: T + "a", TypeError, "expected a Tensor or a number, got str"),
     "None": (lambda: T * None, TypeError, "got NoneType"),

@@ -76,24 +76,20 @@ def _pad_axis(u: UOp, axis: int, before: int, after: int) -> UOp:
     ahead, behind = 0, 0
     while behind < after:
         behind += u.shape[axis]
-        u = _join(u, zeros_like(u), axis)
+        u = _join([u, zeros_like(u)], axis)
     while ahead < before:
         ahead += u.shape[axis]
-        u = _join(zeros_like(u), u, axis)
+        u = _join([zeros_like(u), u], axis)
     window = [(0, m) for m in u.shape]
     window[axis] = (ahead - before, ahead + n + after)
     return u.shrink(window)
 
 
-def _join(a: UOp, b: UOp, axis: int) -> UOp:
-    """Two arrays of one shape, one after the other along ``axis``."""
-    both = UOp.stack([a, b])
-    if axis:
-        order = [*range(1, axis + 1), 0, *range(axis + 1, len(both.shape))]
-        both = both.permute(order)
-    shape = list(a.shape)
-    shape[axis] *= 2
-    return both.reshape(shape)
+def _join(parts: Sequence[UOp], axis: int) -> UOp:
+    """Arrays of one shape, one after the other along ``axis``."""
+    shape = list(parts[0].shape)
+    shape[axis] *= len(parts)
+    return stack(parts, axis).reshape(shape)
 
 
 def flip(u: UOp, axes: Sequence[int]) -> UOp:
@@ -111,11 +107,14 @@ def stack(parts: Sequence[UOp], axis: int = 0) -> UOp:
 
 
 def cat(parts: Sequence[UOp], axis: int) -> UOp:
-    """Join arrays along an existing axis: each padded to the whole, then added up.
+    """Join arrays along an existing axis.
 
-    The choice between the parts is a WHERE, so no value is changed by adding.
+    Parts of one length are stacked; others are padded to the whole length, and a
+    WHERE chooses between them.
     """
     parts = [p for p in parts if p.shape[axis]] or list(parts[:1])
+    if len({p.shape[axis] for p in parts}) == 1:
+        return _join(parts, axis)
     total = sum(p.shape[axis] for p in parts)
     first, *rest = parts
     shape = list(first.shape)

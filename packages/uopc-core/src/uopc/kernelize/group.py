@@ -68,7 +68,7 @@ class _Grouping:
         }
         self.cost = inline_cost(order, self.must)
         self.contexts: dict[UOp, set[Context]] = {}
-        self.views: dict[tuple[int, UOp], int] = {}
+        self.views: dict[tuple[int, UOp, bool], int] = {}
         self.has_reduce: set[UOp] = set()
         self.stored: set[UOp] = set()
 
@@ -107,24 +107,24 @@ class _Grouping:
         return self._store(u)
 
     def _hand_down(self, u: UOp, contexts: set[Context]) -> None:
-        if u.op.kind == "elementwise" or u.op is Ops.STAGE:
-            passed = contexts
-        else:
-            keeps = u.op in (Ops.RESHAPE, Ops.PERMUTE)
-            grows = u.op is Ops.EXPAND and _repeats(u)
-            # A reduction under a PERMUTE runs in its own order; the copy
-            # that transposes is a kernel of its own.
-            passed = {
-                Context(c.kernel, self._view(c.view, u),
-                        c.pure and u.op is Ops.RESHAPE,
-                        grows or (c.expanded and keeps))
-                for c in contexts
-            }  # fmt: skip
-        for s in u.src:
+        for i, s in enumerate(u.src):
+            if u.op.kind == "elementwise" or u.op is Ops.STAGE:
+                passed = contexts
+            else:
+                # An INDEX reads its table elsewhere than its indices.
+                apart = u.op is Ops.INDEX and i > 0
+                passed = {self._seen_through(c, u, apart) for c in contexts}
             self.contexts.setdefault(s, set()).update(passed)
 
-    def _view(self, outer: int, u: UOp) -> int:
-        return self.views.setdefault((outer, u), len(self.views) + 1)
+    def _seen_through(self, c: Context, u: UOp, apart: bool) -> Context:
+        """The context below ``u``, which moves elements."""
+        view = self.views.setdefault((c.view, u, apart), len(self.views) + 1)
+        # A reduction under a PERMUTE runs in its own order; the copy that
+        # transposes is a kernel of its own.
+        pure = c.pure and u.op is Ops.RESHAPE
+        grows = u.op is Ops.EXPAND and _repeats(u)
+        kept = c.expanded and u.op in (Ops.RESHAPE, Ops.PERMUTE)
+        return Context(c.kernel, view, pure, grows or kept)
 
 
 def _repeats(u: UOp) -> bool:

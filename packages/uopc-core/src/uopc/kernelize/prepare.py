@@ -11,6 +11,8 @@ from uopc.plugins import current
 from uopc.uop import OpDef, Ops, UOp, toposort
 
 MAX_LOWERINGS = 32
+# A longer STACK becomes a STACK of STACKs, which gives places to cut a kernel.
+MAX_STACK = 64
 
 
 def prepare(
@@ -60,7 +62,7 @@ def _rewrite(
                     f"expected {v.dtype}{list(v.shape)}"
                 )
             v = lowered
-        new[u] = _merged(v)
+        new[u] = _grouped(_merged(v))
     return [new[r] for r in roots]
 
 
@@ -74,3 +76,16 @@ def _merged(u: UOp) -> UOp:
     same_shape = u.op in (Ops.RESHAPE, Ops.EXPAND) and u.shape == u.src[0].shape
     same_order = u.op is Ops.PERMUTE and u.arg == tuple(range(len(u.arg)))
     return u.src[0] if same_shape or same_order else u
+
+
+def _grouped(u: UOp) -> UOp:
+    """A long STACK in groups; the last one is filled up and cut off again."""
+    n = len(u.src)
+    if u.op is not Ops.STACK or n <= MAX_STACK:
+        return u
+    parts = u.src + u.src[-1:] * (-n % MAX_STACK)
+    groups = [
+        UOp.stack(parts[i : i + MAX_STACK]) for i in range(0, len(parts), MAX_STACK)
+    ]
+    rows = _grouped(UOp.stack(groups)).reshape((len(parts), *u.shape[1:]))
+    return rows.shrink([(0, n), *((0, m) for m in u.shape[1:])])

@@ -1,12 +1,13 @@
 """Cut kernels that are too large for the C compiler's taste.
 
 A compiler's time grows faster than the length of a function, so a long chain
-of operations is cut where the fewest values are alive.
+of operations is cut where the least data is alive.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Sequence
 
 from uopc.uop import UOp, toposort
@@ -58,10 +59,10 @@ def _last_uses(nodes: Sequence[UOp], walk: Sequence[UOp]) -> dict[UOp, int]:
 
 
 def _alive(nodes: Sequence[UOp], last_use: dict[UOp, int]) -> list[int]:
-    """How many values cross each cut, a cut at i lying before node i."""
+    """How many elements cross each cut, a cut at i lying before node i."""
     change = [0] * (len(nodes) + 2)
     for i, u in enumerate(nodes):
         if last_use[u] > i:
-            change[i + 1] += 1
-            change[last_use[u] + 1] -= 1
+            change[i + 1] += 1 + math.prod(u.shape)
+            change[last_use[u] + 1] -= 1 + math.prod(u.shape)
     return list(itertools.accumulate(change))

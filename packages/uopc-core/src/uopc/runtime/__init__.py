@@ -6,7 +6,12 @@ from uopc.runtime.backends import (
     backend_named,
     default_backend,
 )
-from uopc.runtime.buffers import buffer_data, new_buffer, next_version, release
+from uopc.runtime.buffers import (
+    buffer_data,
+    new_buffer,
+    next_version,
+    release,
+)
 from uopc.runtime.lower import lower
 from uopc.runtime.memory import MemoryPlan, plan_memory
 from uopc.runtime.run import realize

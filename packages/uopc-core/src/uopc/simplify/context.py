@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uopc.simplify.bounds import Bounds, Interval
 from uopc.simplify.linear import decompose
-from uopc.uop import Ops, UOp
+from uopc.uop import Ops, UOp, toposort
 
 Facts = tuple[tuple[UOp, Interval], ...]
 
@@ -13,6 +13,8 @@ def facts(cond: UOp, bounds: Bounds) -> tuple[Facts, Facts]:
     """Narrower intervals where ``cond`` is true, and where it is false."""
     if cond.op is not Ops.CMPLT or not cond.src[0].dtype.is_int:
         return (), ()
+    if any(u.op is Ops.INDEX for u in toposort([cond])):
+        return (), ()  # only positions: copies of branches on data do not shrink
     x, y = cond.src
     if y.op is Ops.CONST:
         limit = int(y.value)

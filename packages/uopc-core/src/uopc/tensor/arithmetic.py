@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Self
 
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import DType, boolean, promote, promote_scalar
-from uopc.tensor.base import Base, Operand, _python_scalar
+from uopc.tensor.base import Base, Operand, _python_scalar, explained
 from uopc.uop import UOp
 
 
@@ -185,13 +186,14 @@ class Arithmetic(Base):
         tensors = [t for t in (a, b) if isinstance(t, Base)]
         if not tensors:
             tensors = [Base(a)]  # two numbers: the first gives the dtype
-        dtype = tensors[0].dtype
-        for t in tensors[1:]:
-            dtype = promote(dtype, t.dtype)
+        try:
+            dtype = functools.reduce(promote, (t.dtype for t in tensors))
+            shape = broadcast_shape(self.shape, *(t.shape for t in tensors))
+        except (TypeError, ValueError) as error:
+            raise explained(error, "where", self, *tensors) from None
         for v in (a, b):
             if not isinstance(v, Base):
                 dtype = promote_scalar(dtype, v)
-        shape = broadcast_shape(self.shape, *(t.shape for t in tensors))
         x, y = (
             broadcast_to(v.uop.cast(dtype), shape)
             if isinstance(v, Base)

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, Union
 
 import numpy as np
 
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import DType, f32, from_numpy, i32, promote, promote_scalar
-from uopc.runtime import buffer_data, new_buffer, next_version, realize, release
+from uopc.runtime import buffer_data, new_buffer, next_version
 from uopc.runtime.buffers import empty
-from uopc.uop import Literal, Ops, Scalar, UOp, cast_array, scalar_dtype, toposort
+from uopc.tensor.values import (
+    add_live,
+    held,
+    live_tensors,
+    lock,
+    reads_memory,
+    realize_all,
+    release_unread,
+)
+from uopc.uop import Literal, Scalar, UOp, cast_array, scalar_dtype
 
 if TYPE_CHECKING:
     from uopc.tensor.tensor import Tensor
 
 Operand = Union["Base", Scalar]
-
-# Held for the tables below and for what an assignment changes; never while
-# something is computed, so that threads may compute at the same time.
-_lock = threading.RLock()
-# Every live tensor, so that an update knows who still reads the old value.
-_live: weakref.WeakSet[Base] = weakref.WeakSet()
-# Values that assignments replaced while somebody still had to read them.
-_waiting: weakref.WeakSet[UOp] = weakref.WeakSet()
-# Nodes whose values have been computed, and the buffers that hold them.
-_computed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 
 
 class Base:
@@ -42,8 +40,18 @@ class Base:
         grad: the gradient that ``backward`` left here, a lazy tensor, or None.
     """
 
-    __slots__ = ("__weakref__", "_assigned", "_graph", "_home", "_leaf", "_wants",
-                 "_was", "grad", "uop")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_assigned",
+        "_graph",
+        "_home",
+        "_leaf",
+        "_value",
+        "_wants",
+        "_was",
+        "grad",
+        "uop",
+    )  # fmt: skip
     uop: UOp
     grad: Tensor | None
     _graph: UOp | None  # the graph before the value replaced it
@@ -69,8 +77,7 @@ class Base:
         self.uop, self._wants, self._leaf = node, requires_grad, leaf
         self.grad = self._graph = self._home = self._was = None
         self._assigned = False
-        with _lock:
-            _live.add(self)
+        add_live(self)
 
     def _new(self, node: UOp, *others: Base) -> Self:
         """A tensor computed from this one and others."""
@@ -102,10 +109,8 @@ class Base:
         Equal graphs are one node, so a gradient with respect to a constant, or
         to a node that another tensor has, would count all of its uses.
         """
-        if any(t is not self and t.uop is node for t in live_tensors()):
-            return True
-        leaves = (Ops.BUFFER, Ops.PARAM)
-        return not any(u.op in leaves for u in toposort([node]))
+        shared = any(t is not self and t.uop is node for t in live_tensors())
+        return shared or not reads_memory(node)
 
     def _own_buffer(self) -> None:
         """Hold the value in a buffer that nobody else has."""
@@ -115,7 +120,7 @@ class Base:
         self.uop = buf.reshape(self.shape)
         self._graph = self._was = None
         if home is not None:
-            _release_unread([home])
+            release_unread([home])
 
     # -- what it is -----------------------------------------------------------
 
@@ -213,12 +218,12 @@ class Base:
                 f"assign: cannot put {value.dtype}{list(value.shape)} into "
                 f"{self.dtype}{list(self.shape)}; cast or reshape the value"
             )
-        with _lock:
+        with lock:
             now = held(self.uop)
             self._home = self._home if now is None else now
             self.uop, self._graph, self._was = value.uop, None, None
             self._leaf = self._assigned = True
-        if self._wants and _is_plain(value.uop):
+        if self._wants and (_is_plain(value.uop) or not reads_memory(value.uop)):
             self._own_buffer()
         return self
 
@@ -250,10 +255,7 @@ class Base:
                 dtype = promote(self.dtype, other.dtype)
                 shape = broadcast_shape(self.shape, other.shape)
             except (TypeError, ValueError) as error:
-                raise type(error)(
-                    f"{what}({self.dtype}{list(self.shape)}, "
-                    f"{other.dtype}{list(other.shape)}): {error}"
-                ) from None
+                raise explained(error, what, self, other) from None
             a, b = (broadcast_to(t.uop.cast(dtype), shape) for t in (self, other))
             return a, b, (self, other)
         other = _python_scalar(other)
@@ -279,6 +281,12 @@ class Base:
     def _float(self) -> UOp:
         """The node, cast to f32 if it is an integer or bool."""
         return self.uop.cast(promote_scalar(self.dtype, 1.0))
+
+
+def explained(error: Exception, what: str, *tensors: Base) -> Exception:
+    """The error again, with the operation and what it was given."""
+    got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
+    return type(error)(f"{what}({got}): {error}")
 
 
 def _python_scalar(value: Any) -> Scalar:
@@ -313,75 +321,8 @@ def _from_data(data: Any, dtype: DType | None) -> UOp:
     return new_buffer(flat).reshape(array.shape)
 
 
-def held(u: UOp) -> UOp | None:
-    """The buffer that holds the value of ``u``, if it has been computed."""
-    while u.op is Ops.RESHAPE and u not in _computed:
-        u = u.src[0]
-    return u if u.op is Ops.BUFFER else _computed.get(u)
-
-
 def _is_plain(u: UOp) -> bool:
     """Whether ``u`` is a mere view of a constant or a buffer."""
     while u.op.kind == "movement":
         u = u.src[0]
     return u.op.kind == "leaf"
-
-
-def realize_all(tensors: Iterable[Base]) -> None:
-    """Compute several tensors together: one plan, one native call.
-
-    The state of the random generator is brought up to date with them.
-    """
-    with _lock:
-        group = [(t, t.uop) for t in (*tensors, *_state) if held(t.uop) is None]
-        leaves = dict(_computed)
-    if not group:
-        return
-    arrays = realize([node for _, node in group], leaves)
-    replaced: list[UOp] = []
-    with _lock:
-        for (t, node), array in zip(group, arrays, strict=True):
-            _settle(t, node, array, replaced)
-        _release_unread(replaced)
-
-
-def live_tensors() -> list[Base]:
-    """Every tensor there is."""
-    with _lock:
-        return list(_live)
-
-
-# Tensors whose updates are realized along with whatever is: random counters.
-_state: list[Base] = []
-
-
-def _settle(t: Base, node: UOp, array: Any, replaced: list[UOp]) -> None:
-    """Bind the computed value of ``node`` to its tensor, if it still has it."""
-    same = t.uop is node  # else it is settled already, or was assigned since
-    home = t._home if same else None
-    buf = held(node)
-    if buf is None:
-        buf = new_buffer(array) if home is None else next_version(home, array)
-        _computed[node] = buf
-    if home is not None:
-        replaced.append(home)
-        t._home = None
-    if same and t._leaf:
-        # The value replaces the graph, so that a loop that feeds on itself does
-        # not grow; ``backward`` still finds the graph of this one step.
-        t._graph = None if t._assigned or t.requires_grad else node
-        t._was = weakref.ref(node)
-        t.uop = buf.reshape(t.shape)
-
-
-def _release_unread(replaced: list[UOp]) -> None:
-    """Free the old data of assigned tensors, unless someone still reads it."""
-    if not replaced:
-        return
-    _waiting.update(replaced)
-    readers = [t.uop for t in _live if held(t.uop) is None]
-    holders = {held(t.uop) for t in _live}
-    read = set(toposort(readers, lambda u: () if u in _computed else u.src))
-    for buf in [b for b in _waiting if b not in read and b not in holders]:
-        _waiting.discard(buf)
-        release(buf, "its tensor has been assigned a new value since")

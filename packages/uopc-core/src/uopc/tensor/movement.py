@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Self
 from uopc import composite
 from uopc.composite import broadcast_to
 from uopc.dtype import promote
+from uopc.tensor.base import explained
 from uopc.tensor.reduction import Reduction
 from uopc.uop import UOp
 
@@ -162,9 +164,10 @@ class Movement(Reduction):
 def _same_dtype(tensors: Sequence[Any], what: str) -> tuple[Any, list[UOp]]:
     if not tensors:
         raise ValueError(f"{what}: needs at least one tensor")
-    dtype = tensors[0].dtype
-    for t in tensors[1:]:
-        dtype = promote(dtype, t.dtype)
+    try:
+        dtype = functools.reduce(promote, (t.dtype for t in tensors))
+    except TypeError as error:
+        raise explained(error, what, *tensors) from None
     return tensors[0], [t.uop.cast(dtype) for t in tensors]
 
 

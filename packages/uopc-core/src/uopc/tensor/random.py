@@ -8,7 +8,8 @@ import numpy as np
 
 from uopc.composite import blocks, normal, random_bits, uniform
 from uopc.dtype import DType, f32
-from uopc.tensor.base import Base, _lock, _state
+from uopc.tensor.base import Base
+from uopc.tensor.values import lock, state
 from uopc.uop import UOp
 
 
@@ -23,16 +24,16 @@ class Generator:
         self.key = Base(np.asarray(seed % 2**64, np.uint64))
         self.counter = Base(np.asarray(0, np.uint64))
         # Pending draws are settled with whatever is realized next.
-        _state.append(self.counter)
+        state.append(self.counter)
 
     def seed(self, seed: int) -> None:
         """Start the stream over from ``seed``."""
-        with _lock:
+        with lock:
             self.key.assign(Base(np.asarray(seed % 2**64, np.uint64)))
             self.counter.assign(Base(np.asarray(0, np.uint64)))
 
     def _bits(self, n: int) -> UOp:
-        with _lock:
+        with lock:
             bits = random_bits(self.key.uop, self.counter.uop, n)
             self.counter.assign(Base(self.counter.uop + blocks(n)))
         return bits

@@ -86,7 +86,10 @@ class Reduction(Arithmetic):
         """Matrix product by NumPy's rules: 1-d operands, broadcast batches."""
         if not isinstance(other, Base):
             raise TypeError(f"matmul: expected a Tensor, got {type(other).__name__}")
-        dtype = promote(self.dtype, other.dtype)
+        try:
+            dtype = promote(self.dtype, other.dtype)
+        except TypeError as error:
+            raise TypeError(_mismatch(self, other, str(error))) from None
         a, b = self.uop.cast(dtype), other.uop.cast(dtype)
         if not a.shape or not b.shape:
             raise ValueError(_mismatch(self, other, "both need at least one axis"))
@@ -98,7 +101,10 @@ class Reduction(Arithmetic):
             raise ValueError(
                 _mismatch(self, other, f"inner lengths {a.shape[-1]} and {b.shape[-2]}")
             )
-        lead = broadcast_shape(a.shape[:-2], b.shape[:-2])
+        try:
+            lead = broadcast_shape(a.shape[:-2], b.shape[:-2])
+        except ValueError as error:
+            raise ValueError(_mismatch(self, other, str(error))) from None
         out = composite.matmul(
             broadcast_to(a, lead + a.shape[-2:]), broadcast_to(b, lead + b.shape[-2:])
         )

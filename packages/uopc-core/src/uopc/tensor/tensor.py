@@ -8,9 +8,9 @@ from typing import Any
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, f32, i32
 from uopc.plugins import current
-from uopc.tensor.base import held, live_tensors, realize_all
 from uopc.tensor.movement import Movement, _shape_of
 from uopc.tensor.random import default as generator
+from uopc.tensor.values import held, live_tensors, realize_all
 from uopc.uop import Literal, Ops, UOp, substitute, toposort
 
 __all__ = ["Tensor", "realize_all"]

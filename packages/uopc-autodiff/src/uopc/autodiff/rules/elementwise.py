@@ -32,6 +32,14 @@ def _max(u: UOp, g: UOp) -> Cotangents:
     )
 
 
+def _floormod(u: UOp, g: UOp) -> Cotangents:
+    # a % b = a - b * (a // b), and a // b is constant between its jumps.
+    if not u.dtype.is_float:
+        return None, None
+    a, b = u.src
+    return g, -(g * (a // b))
+
+
 def _where(u: UOp, g: UOp) -> Cotangents:
     c, zero = u.src[0], zeros_like(g)
     return None, c.where(g, zero), c.where(zero, g)
@@ -56,6 +64,7 @@ RULES: dict[OpDef, Rule] = {
     Ops.EXP: lambda u, g: (g * u,),
     Ops.LOG: lambda u, g: (g / u.src[0],),
     Ops.TANH: lambda u, g: (g * (1.0 - u * u),),
+    Ops.FLOORMOD: _floormod,
     Ops.CAST: _cast,
     Ops.WHERE: _where,
 }

@@ -1,0 +1,123 @@
+"""Computed values: which buffer holds a node's value, and for how long.
+
+A value lives as long as its node, since graphs built on it may still be computed.
+But when an update has replaced a value that nobody can read any more, its memory
+is freed, although old graphs (of a loss that was kept) may hold the node.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from uopc.runtime import new_buffer, next_version, realize, release
+from uopc.uop import Ops, UOp, toposort
+
+if TYPE_CHECKING:
+    from uopc.tensor.base import Base
+
+# Held for the tables below and for what an assignment changes; never while
+# something is computed, so that threads may compute at the same time.
+lock = threading.RLock()
+# Every live tensor, so that an update knows who still reads the old value.
+_live: weakref.WeakSet[Base] = weakref.WeakSet()
+# Values that assignments replaced while somebody still had to read them.
+_waiting: weakref.WeakSet[UOp] = weakref.WeakSet()
+# The buffers that hold the values of nodes.
+_computed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+# Tensors whose updates are realized along with whatever is: random counters.
+state: list[Base] = []
+
+
+def add_live(t: Base) -> None:
+    """Count a new tensor among the live ones."""
+    with lock:
+        _live.add(t)
+
+
+def live_tensors() -> list[Base]:
+    """Every tensor there is."""
+    with lock:
+        return list(_live)
+
+
+def held(u: UOp) -> UOp | None:
+    """The buffer that holds the value of ``u``, if it has been computed."""
+    while u.op is Ops.RESHAPE and u not in _computed:
+        u = u.src[0]
+    return u if u.op is Ops.BUFFER else _computed.get(u)
+
+
+def reads_memory(root: UOp) -> bool:
+    """Whether some BUFFER is below ``root``; stops at the first one."""
+    seen: set[UOp] = set()
+    stack = [root]
+    while stack:
+        u = stack.pop()
+        if u.op is Ops.BUFFER:
+            return True
+        if u not in seen:
+            seen.add(u)
+            stack += u.src
+    return False
+
+
+def realize_all(tensors: Iterable[Base]) -> None:
+    """Compute several tensors together: one plan, one native call.
+
+    The state of the random generator is brought up to date with them.
+    """
+    with lock:
+        group = [(t, t.uop) for t in (*tensors, *state) if held(t.uop) is None]
+        leaves = dict(_computed)
+    if not group:
+        return
+    arrays = realize([node for _, node in group], leaves)
+    replaced: list[UOp] = []
+    with lock:
+        for (t, node), array in zip(group, arrays, strict=True):
+            _settle(t, node, array, replaced)
+        release_unread(replaced)
+
+
+def _settle(t: Base, node: UOp, array: Any, replaced: list[UOp]) -> None:
+    """Bind the computed value of ``node`` to its tensor, if it still has it."""
+    same = t.uop is node  # else it is settled already, or was assigned since
+    home = t._home if same else None
+    buf = held(node)
+    if buf is None:
+        buf = new_buffer(array) if home is None else next_version(home, array)
+        # A plan may hold a node that reads nothing for good, so its value is not
+        # kept by the node. The tensor has it: without a buffer it is a leaf.
+        if reads_memory(node):
+            _computed[node] = buf
+    if home is not None:
+        # Random counters are read by nodes that are no tensors yet; 8 bytes each.
+        replaced += [] if any(t is s for s in state) else [home]
+        t._home = None
+    if same and t._leaf:
+        # The value replaces the graph, so that a loop that feeds on itself does
+        # not grow; ``backward`` still finds the graph of this one step.
+        t._graph = None if t._assigned or t.requires_grad else node
+        t._was = weakref.ref(node)
+        t.uop = buf.reshape(t.shape)
+
+
+def release_unread(replaced: Iterable[UOp]) -> None:
+    """Free the old data of assigned tensors, unless someone still reads it."""
+    _waiting.update(replaced)
+    if not _waiting:
+        return
+    tensors = list(_live)
+    values = [held(t.uop) for t in tensors]
+    readers = [t.uop for t, v in zip(tensors, values, strict=True) if v is None]
+    walk = toposort(readers, lambda u: () if u in _computed else u.src)
+    read = {_computed.get(u, u) for u in walk}.union(values)
+    unread = {b for b in _waiting if b not in read}
+    for node in [n for n, b in _computed.items() if b in unread]:
+        del _computed[node]
+    for buf in unread:
+        _waiting.discard(buf)
+        release(buf, "its tensor has been assigned a new value since")
