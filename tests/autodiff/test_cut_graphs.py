@@ -52,3 +52,20 @@ def test_float_modulo_has_the_gradient_of_a_minus_b_floor_a_over_b() -> None:
     (a % b).sum().backward([a, b])
     assert a.grad is not None and a.grad.tolist() == [1, 1, 1]
     assert b.grad is not None and b.grad.tolist() == [-1, 2, 2]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_without_a_list_a_value_that_was_read_hides_no_parameter(read: bool) -> None:
+    x = vector(1, 2)
+    (x * x * x).sum().backward()
+    g, x.grad = x.grad, None
+    assert g is not None
+    if read:
+        g.numpy()
+    (g * g).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [36, 288]
+
+
+def test_a_loss_that_depends_on_no_parameter_says_so() -> None:
+    with pytest.raises(RuntimeError, match="no tensor with requires_grad=True"):
+        vector(1, 2, grad=False).sum().backward()

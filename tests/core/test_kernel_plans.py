@@ -160,6 +160,15 @@ DIFFERENT: dict[str, Callable[[], object]] = {
 }  # fmt: skip
 
 
+def test_computed_nodes_may_share_a_buffer_or_not() -> None:
+    a, b = buf(0, 7).exp2(), buf(1, 7).exp2()
+    one, inputs = make_plan([a - b], {a: buf(4, 7), b: buf(4, 7)})
+    two, others = make_plan([a - b], {a: buf(4, 7), b: buf(5, 7)})
+    assert one is not two
+    assert (len(inputs), len(others)) == (1, 2)
+    assert one.kernels[0].ast is not two.kernels[0].ast
+
+
 def test_whatever_matters_is_in_the_key() -> None:
     plans = [make_plan([graph(buf(0, 7), buf(1, 7))])[0]]
     plans += [build() for build in DIFFERENT.values()]

@@ -183,6 +183,9 @@ def loop_of(text: str) -> tuple[UOp, dict[UOp, np.ndarray]]:
         "index by sum": u.index(u.reduce(Ops.ADD, 1)),
         "gather from nothing": u.shrink([(0, 0)]).index(u),
         "table and index": pairs.index(pairs % 4),
+        "tables and indices": UOp.stack([pairs, pairs * 2, pairs + 1]).index(
+            pairs % 3, pairs % 4
+        ),
         "reduced index": u.reshape((2, 3)).index(u.index(u) % 2).reduce(Ops.ADD, 1),
     }[text], data
 
@@ -192,7 +195,7 @@ NAMES = ("copy", "scalar", "ones", "sum of nothing", "product of nothing",
          "softmax-like", "matmul", "transposed", "one-long axes", "cat", "cat inner",
          "pad", "stack of one", "stack of five", "stacked inside", "flip", "detach",
          "own index", "index of index", "index by sum", "gather from nothing",
-         "table and index", "reduced index")  # fmt: skip
+         "table and index", "tables and indices", "reduced index")  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", ["loops", "schedule"])
@@ -287,6 +290,15 @@ def test_blocks_of_outputs_add_in_the_same_order(width: int, run_program) -> Non
     assert str(step) == f"blocked(ridx{loop.arg[0]}, {width})"
     (fast,) = run_program(apply_schedule(sink, [step]), inputs).values()
     assert plain.tobytes() == fast.tobytes()
+
+
+def test_a_block_of_everything_leaves_no_loop_around_it() -> None:
+    x, w = UOp.buffer(24, f32, 0), UOp.buffer(48, f32, 1)
+    sink = rangeify([matmul(x.reshape((4, 6)), w.reshape((6, 8)))], "k")
+    loop = next(n for n in toposort([sink]) if n.op is Ops.RANGE and n.arg[1] == 8)
+    after = apply_schedule(sink, [Blocked(loop.arg[0], 8)])
+    extents = sorted(n.arg[1] for n in toposort([after]) if n.op is Ops.RANGE)
+    assert extents == [4, 6, 8]
 
 
 def test_schedules_are_chosen_for_reductions_only() -> None:

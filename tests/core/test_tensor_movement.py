@@ -231,7 +231,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "array": (lambda: T + X, TypeError, "wrap the NumPy array in a Tensor"),
     "array first": (lambda: X + T, TypeError, "wrap the NumPy array in a Tensor"),
     "list": (lambda: T * [1.0], TypeError, "got list"),
-    "power": (lambda: T**T, TypeError, "got Tensor"),
+    "power": (lambda: T**T, TypeError, "exponent must be a number, not a Tensor"),
     "large scalar": (lambda: Tensor([1]) + 2**40, OverflowError, "does not fit i32"),
     "negative scalar": (lambda: Tensor(X.astype("u1")) + -1, OverflowError, "fit u8"),
     "item": (lambda: T.item(), ValueError, r"item\(\) needs one element, got .*3, 4"),

@@ -3,6 +3,7 @@
 from uopc.dtype.types import (
     DTYPES,
     DType,
+    as_dtype,
     boolean,
     f32,
     f64,
@@ -23,6 +24,7 @@ from uopc.dtype.types import (
 __all__ = [
     "DTYPES",
     "DType",
+    "as_dtype",
     "boolean",
     "f32",
     "f64",

@@ -93,6 +93,28 @@ def from_numpy(dtype: Any) -> DType:
     return _NUMPY[wanted]
 
 
+def as_dtype(what: Any) -> DType:
+    """The element type that ``what`` names.
+
+    Takes an element type, its name, a NumPy dtype, or Python's bool (bool), int
+    (i32) and float (f32). Raises TypeError for anything else.
+    """
+    if isinstance(what, DType):
+        return what
+    python = {bool: boolean, int: i32, float: f32}
+    if isinstance(what, type) and what in python:
+        return python[what]
+    if isinstance(what, str) and what in DTYPES:
+        return DTYPES[what]
+    try:
+        return from_numpy(what)
+    except TypeError:
+        names = ", ".join(DTYPES)
+        raise TypeError(
+            f"{what!r} is no element type; use one of uopc.dtype: {names}"
+        ) from None
+
+
 def promote(a: DType, b: DType) -> DType:
     """The type of ``a op b`` for two tensors.
 

@@ -150,7 +150,7 @@ class _Rangeify:
         return r
 
     def _needed_first(self, roots: Sequence[Use]) -> list[Use]:
-        """Every use after those it needs, gathered indices among them.
+        """Every use after those it needs; of a gather, the indices come first.
 
         A node that is both a table and an index has two uses, and a reduction
         in it has to run for the index first: an order of nodes says too little.
@@ -159,11 +159,7 @@ class _Rangeify:
         stack = [*reversed(roots)]
         while stack:
             use = stack[-1]
-            needs = list(self.src_uses[use])
-            if self.gathered:
-                inside = (r for r in toposort(use[1]) if r in self.gathered)
-                needs = [*(self.gathered[r][0] for r in inside), *needs]
-            waiting = [n for n in reversed(needs) if n not in done]
+            waiting = [n for n in reversed(self.src_uses[use]) if n not in done]
             stack += waiting
             if not waiting:
                 done[stack.pop()] = None

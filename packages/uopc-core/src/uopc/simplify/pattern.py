@@ -9,6 +9,8 @@ ordinary operators over variables::
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -135,6 +137,11 @@ BOOLS = _bools
 DISCRETE = _discrete  # integers and bools: whatever has an interval
 
 
+@functools.cache
+def _takes_bounds(build: Callable[..., Any]) -> bool:
+    return "bounds" in inspect.signature(build).parameters
+
+
 @dataclass(frozen=True)
 class Rule:
     """A named rewrite.
@@ -157,10 +164,15 @@ class Rule:
         """The replacement for ``u``, or None."""
         if not self.types(u.src[0].dtype):
             return None
-        wants_bounds = "bounds" in self.build.__code__.co_varnames
+        wants_bounds = _takes_bounds(self.build)
         extra: dict[str, Any] = {"bounds": bounds} if wants_bounds else {}
         for env in self.pattern.match(u, {}):
             new = self.build(**env, **extra)
             if new is not None and new is not u:
+                if new.dtype is not u.dtype or new.shape != u.shape:
+                    raise ValueError(
+                        f"rewrite rule {self.name!r} turned "
+                        f"{u.dtype}{list(u.shape)} into {new.dtype}{list(new.shape)}"
+                    )
                 return new
         return None

@@ -14,7 +14,7 @@ from uopc.simplify.pattern import Rule
 from uopc.simplify.rules import RULES
 from uopc.uop import OpDef, Ops, UOp
 
-MAX_REWRITES = 10_000_000
+MAX_REWRITES = 100_000  # of one call; a large kernel takes some thousands
 MAX_FACTS = 16  # conditions inside conditions that are looked through
 # Branches that one simplifier looks into. A branch that is shared by conditions which
 # share branches in turn lies in exponentially many combinations of them.
@@ -43,14 +43,14 @@ class Simplifier:
         self._rules: dict[OpDef, list[Rule]] = {}
         for rule in rules:
             self._rules.setdefault(rule.pattern.op, []).append(rule)
+        self._last = "constant folding"
         self._trace = get("UOPC_DEBUG") >= 4
 
     def __call__(self, root: UOp) -> UOp:
         """The simplified ``root``."""
         memo, stack = self._memo, [root]
-        for _ in range(MAX_REWRITES):
-            if not stack:
-                return memo[root]
+        left = MAX_REWRITES
+        while stack:
             u = stack[-1]
             if u in memo:
                 stack.pop()
@@ -73,7 +73,13 @@ class Simplifier:
                 memo[new] = memo[u] = memo[better]
             else:
                 stack.append(better)
-        raise RuntimeError("the rewrite rules do not come to an end")
+                left -= 1
+                if left == 0:
+                    raise RuntimeError(
+                        "the rewrite rules do not come to an end; the last one was "
+                        f"{self._last!r}"
+                    )
+        return memo[root]
 
     def _step(self, u: UOp) -> UOp | None:
         """One rewrite at the top of ``u``, whose sources are simplified."""
@@ -87,6 +93,7 @@ class Simplifier:
         for rule in self._rules.get(u.op, ()):
             new = rule.apply(u, self.bounds)
             if new is not None:
+                self._last = rule.name
                 if self._trace:
                     print(f"rewrite {rule.name}: {u!r} -> {new!r}")
                 return new

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
-from uopc.dtype import DType, boolean, promote, promote_scalar
+from uopc.dtype import DType, as_dtype, boolean, promote, promote_scalar
 from uopc.tensor.base import Base, Operand, _python_scalar, explained
 from uopc.uop import UOp
 
@@ -41,6 +41,27 @@ class Arithmetic(Base):
     def __rsub__(self, other: Operand) -> Self:
         a, b, parents = self._pair(other, "sub")
         return self._new(b - a, *parents)
+
+    def _updated(self, new: Self) -> Self:
+        """What ``x += y`` and its like bind ``x`` to, unless x is a parameter."""
+        if self._leaf and self._wants:
+            raise RuntimeError(
+                "a parameter is not changed in place; give it a new value with "
+                "w.assign(w - lr * w.grad), or use an optimizer of uopc.nn"
+            )
+        return new
+
+    def __iadd__(self, other: Operand) -> Self:
+        return self._updated(self + other)
+
+    def __isub__(self, other: Operand) -> Self:
+        return self._updated(self - other)
+
+    def __imul__(self, other: Operand) -> Self:
+        return self._updated(self * other)
+
+    def __itruediv__(self, other: Operand) -> Self:
+        return self._updated(self / other)
 
     def __neg__(self) -> Self:
         return self._new(-self.uop)
@@ -86,6 +107,11 @@ class Arithmetic(Base):
         the square root; others go through exp and log, so the base must be
         positive.
         """
+        if isinstance(exponent, Base):
+            raise TypeError(
+                "pow: the exponent must be a number, not a Tensor; for a positive "
+                "base, (x.log() * exponent).exp() does it"
+            )
         exponent = _python_scalar(exponent)
         if isinstance(exponent, float) and exponent.is_integer():
             exponent = int(exponent)
@@ -202,9 +228,9 @@ class Arithmetic(Base):
         )
         return self._new(broadcast_to(self.uop, shape).where(x, y), *tensors)
 
-    def cast(self, dtype: DType) -> Self:
+    def cast(self, dtype: DType | Any) -> Self:
         """Convert; out of range saturates, NaN gives 0, integers wrap."""
-        return self._new(self.uop.cast(dtype))
+        return self._new(self.uop.cast(as_dtype(dtype)))
 
     def exp(self) -> Self:
         """e to the power x."""
@@ -269,7 +295,7 @@ class Arithmetic(Base):
     def detach(self) -> Self:
         """The same value, through which no gradient flows."""
         t = self._new(self.uop.detach())
-        t.requires_grad, t._leaf = False, True
+        t._wants, t._leaf = False, True
         return t
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Self, Union
 import numpy as np
 
 from uopc.composite import broadcast_shape, broadcast_to
-from uopc.dtype import DType, f32, from_numpy, i32, promote, promote_scalar
+from uopc.dtype import DType, as_dtype, f32, from_numpy, i32, promote, promote_scalar
 from uopc.runtime import buffer_data, new_buffer, next_version
 from uopc.runtime.buffers import empty
 from uopc.tensor.values import (
     add_live,
+    add_pending,
     held,
     live_tensors,
     lock,
@@ -62,8 +63,9 @@ class Base:
     _assigned: bool
 
     def __init__(
-        self, data: Any, dtype: DType | None = None, requires_grad: bool = False
+        self, data: Any, dtype: Any = None, requires_grad: bool = False
     ) -> None:
+        dtype = None if dtype is None else as_dtype(dtype)
         if isinstance(data, UOp):
             node = data if dtype is None else data.cast(dtype)
         elif isinstance(data, Base):
@@ -82,7 +84,8 @@ class Base:
     def _new(self, node: UOp, *others: Base) -> Self:
         """A tensor computed from this one and others."""
         t = object.__new__(type(self))
-        needed = self._wants or any(o._wants for o in others)
+        wanted = self._wants or any(o._wants for o in others)
+        needed = wanted and node.dtype.is_float
         t._init(node, needed, leaf=not needed)
         return t
 
@@ -95,6 +98,16 @@ class Base:
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
+        if wanted and not self.dtype.is_float:
+            raise TypeError(
+                f"requires_grad: {self.dtype}{list(self.shape)} has no derivative; "
+                "cast it to a float type first"
+            )
+        if not wanted and self._wants and not self._leaf:
+            raise RuntimeError(
+                "requires_grad: this tensor is computed from one that requires a "
+                "gradient; use detach() for its value alone"
+            )
         if wanted and not self._wants and self._leaf:
             now, *before = self._nodes()
             if self._is_common(now):
@@ -201,6 +214,9 @@ class Base:
             )
         return bool(self.item())
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.numel() == 1 else str(self)
+
     def __float__(self) -> float:
         return float(self.item())
 
@@ -223,6 +239,8 @@ class Base:
             self._home = self._home if now is None else now
             self.uop, self._graph, self._was = value.uop, None, None
             self._leaf = self._assigned = True
+        if self._wants:
+            add_pending(self)
         if self._wants and (_is_plain(value.uop) or not reads_memory(value.uop)):
             self._own_buffer()
         return self
@@ -258,7 +276,11 @@ class Base:
                 raise explained(error, what, self, other) from None
             a, b = (broadcast_to(t.uop.cast(dtype), shape) for t in (self, other))
             return a, b, (self, other)
-        other = _python_scalar(other)
+        try:
+            other = _python_scalar(other)
+        except TypeError as error:
+            operand = f"{self.dtype}{list(self.shape)}"
+            raise TypeError(f"{what}({operand}): {error}") from None
         a = self.uop.cast(promote_scalar(self.dtype, other))
         return a, a.const_like(other), (self,)
 

@@ -137,6 +137,8 @@ class Movement(Reduction):
     # -- indexing -------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Self]:
+        if not self.shape:
+            raise TypeError("a 0-d tensor has no axis to iterate over; use .item()")
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
@@ -27,7 +28,8 @@ class Generator:
         state.append(self.counter)
 
     def seed(self, seed: int) -> None:
-        """Start the stream over from ``seed``."""
+        """Start the stream over from ``seed``, an integer."""
+        seed = operator.index(seed)
         with lock:
             self.key.assign(Base(np.asarray(seed % 2**64, np.uint64)))
             self.counter.assign(Base(np.asarray(0, np.uint64)))

@@ -65,8 +65,14 @@ class Reduction(Arithmetic):
 
         Args:
             labels: class indices, an integer tensor of this shape without the
-                last axis, which holds the classes.
+                last axis, which holds the classes. A label that is no class
+                adds 0 to the sum and still counts in the mean.
         """
+        if not isinstance(labels, Base):
+            raise TypeError(
+                "cross_entropy: the labels must be an integer Tensor, not "
+                f"{type(labels).__name__}"
+            )
         if not labels.dtype.is_int or labels.shape != self.shape[:-1]:
             raise ValueError(
                 f"cross_entropy: logits {self.dtype}{list(self.shape)} need integer "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, f32, i32
 from uopc.plugins import current
+from uopc.tensor.base import Base
+from uopc.tensor.missing import hint
 from uopc.tensor.movement import Movement, _shape_of
 from uopc.tensor.random import default as generator
 from uopc.tensor.values import held, live_tensors, realize_all
@@ -31,6 +33,12 @@ class Tensor(Movement):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers would take any name for one that exists
+
+        def __getattr__(self, name: str) -> Any:
+            known = [n for n in dir(type(self)) if not n.startswith("_")]
+            raise AttributeError(f"Tensor has no {name!r}{hint(name, known)}")
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
@@ -106,9 +114,12 @@ class Tensor(Movement):
         value since this graph was built.
         """
         if self.shape != ():
-            raise AssertionError(f"backward needs a scalar, got shape {self.shape}")
+            raise AssertionError(
+                f"backward needs a scalar, got shape {self.shape}; reduce it first, "
+                "with .sum() or .mean()"
+            )
         root = self.uop if self._graph is None else self._graph
-        params = _leaves(root) if params is None else params
+        params = _leaves(root) if params is None else _parameters(params)
         params = list({id(p): p for p in params}.values())  # tied: counted once
         nodes = [p._nodes() for p in params]
         root = _with_history(root, {n for group in nodes for n in group})
@@ -119,6 +130,11 @@ class Tensor(Movement):
             raise RuntimeError(
                 "backward needs a gradient engine: pip install uopc-autodiff"
                 f"{current().failure_note()}"
+            )
+        if not params:
+            raise RuntimeError(
+                "backward: this depends on no tensor with requires_grad=True; set it "
+                "on the parameters, or pass them: loss.backward([w])"
             )
         each = iter(grads)
         found: list[Tensor] = []
@@ -135,9 +151,26 @@ class Tensor(Movement):
 
 
 def _carriers(root: UOp) -> set[UOp]:
-    """The nodes of ``root`` that no detach hides from gradients."""
-    return set(toposort([root], lambda u: () if u.op is Ops.STAGE
-                        and u.arg == "detach" else u.src))  # fmt: skip
+    """The nodes that ``root`` came from and that no detach hides from gradients."""
+    behind = _graphs_behind_values()
+
+    def sources(u: UOp) -> tuple[UOp, ...]:
+        if u in behind:
+            return (*u.src, behind[u])
+        return () if u.op is Ops.STAGE and u.arg == "detach" else u.src
+
+    return set(toposort([root], sources))
+
+
+def _parameters(params: Any) -> list[Tensor]:
+    """The parameters as a list, or a TypeError."""
+    given = [] if isinstance(params, Base) else list(params)
+    if isinstance(params, Base) or any(not isinstance(p, Tensor) for p in given):
+        raise TypeError(
+            "backward takes a list of tensors, as in loss.backward([w]), or nothing; "
+            f"got {params!r}"
+        )
+    return given
 
 
 def _has_only_old(p: Tensor, reached: set[UOp], slots: set[int]) -> bool:
@@ -165,13 +198,18 @@ def _leaves(root: UOp) -> list[Tensor]:
     ]  # fmt: skip
 
 
+def _graphs_behind_values() -> dict[UOp, UOp]:
+    """What computed values of live tensors were computed from."""
+    return {t.uop: t._graph for t in live_tensors() if t._graph is not None}
+
+
 def _with_history(root: UOp, targets: set[UOp]) -> UOp:
     """``root`` with computed values replaced by the graphs they came from.
 
     Only where such a graph leads to a target: a value that was read in the
     middle of a computation must not hide what it was computed from.
     """
-    behind = {t.uop: t._graph for t in live_tensors() if t._graph is not None}
+    behind = _graphs_behind_values()
 
     def sources(u: UOp) -> tuple[UOp, ...]:
         return (behind[u],) if u in behind else u.src

@@ -27,6 +27,8 @@ _live: weakref.WeakSet[Base] = weakref.WeakSet()
 _waiting: weakref.WeakSet[UOp] = weakref.WeakSet()
 # The buffers that hold the values of nodes.
 _computed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+# Parameters that were assigned a value, in the order in which they were.
+_pending: dict[int, weakref.ref[Base]] = {}
 # Tensors whose updates are realized along with whatever is: random counters.
 state: list[Base] = []
 
@@ -35,6 +37,22 @@ def add_live(t: Base) -> None:
     """Count a new tensor among the live ones."""
     with lock:
         _live.add(t)
+
+
+def add_pending(t: Base) -> None:
+    """Have a parameter's new value computed with whatever is computed next.
+
+    Otherwise updates that nobody reads would pile up, each on the one before.
+    """
+    with lock:
+        _pending[id(t)] = weakref.ref(t)
+
+
+def _take_pending() -> list[Base]:
+    """Assigned parameters whose values are not computed yet, in order."""
+    found = [t for ref in _pending.values() if (t := ref()) is not None]
+    _pending.clear()
+    return found
 
 
 def live_tensors() -> list[Base]:
@@ -70,7 +88,8 @@ def realize_all(tensors: Iterable[Base]) -> None:
     The state of the random generator is brought up to date with them.
     """
     with lock:
-        group = [(t, t.uop) for t in (*tensors, *state) if held(t.uop) is None]
+        wanted = {id(t): t for t in (*tensors, *_take_pending(), *state)}
+        group = [(t, t.uop) for t in wanted.values() if held(t.uop) is None]
         leaves = dict(_computed)
     if not group:
         return

@@ -1,0 +1,142 @@
+"""What a newcomer tries first: it works, or the error says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uopc.dtype import boolean, f32, f64, i32
+from uopc.simplify import Op, Rule, Simplifier, Var
+from uopc.tensor import Tensor
+from uopc.tensor.missing import INSTEAD
+from uopc.testing import buf
+from uopc.uop import Ops, UOp
+
+X = Tensor([1.0, 2.0])
+
+
+def parameter() -> Tensor:
+    return Tensor([1.0, 2.0], requires_grad=True)
+
+
+def subtract_in_place() -> None:
+    w = parameter()
+    w -= 1
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "torch's name": (lambda: X.view(2, 1), AttributeError, "use reshape"),
+    "a typo": (lambda: X.sofmax(), AttributeError, "did you mean 'softmax'"),
+    "a typo of a constructor": (lambda: X.no_such_thing, AttributeError, "no 'no_such"),
+    "a tensor as exponent": (lambda: X**X, TypeError, "exponent must be a number"),
+    "text as operand": (lambda: X + "a", TypeError, r"add\(f32\[2\]\).*got str"),
+    "labels as a list": (lambda: X.cross_entropy([0]), TypeError, "integer Tensor"),
+    "iterating a scalar": (lambda: list(Tensor(3.0)), TypeError, "no axis to iterate"),
+    "a seed of text": (lambda: Tensor.manual_seed("a"), TypeError, "integer"),
+    "a fractional seed": (lambda: Tensor.manual_seed(1.5), TypeError, "integer"),
+    "an unknown type": (lambda: X.cast("f33"), TypeError, "use one of uopc.dtype: f32"),
+    "a parameter in place": (subtract_in_place, RuntimeError, "w.assign"),
+    "an integer parameter": (
+        lambda: Tensor([1], requires_grad=True),
+        TypeError,
+        r"i32\[1\] has no derivative",
+    ),
+    "cutting a result": (
+        lambda: setattr(parameter() * 2, "requires_grad", False),
+        RuntimeError,
+        "use detach",
+    ),
+    "a bare tensor to backward": (
+        lambda: parameter().sum().backward(parameter()),  # type: ignore[arg-type]
+        TypeError,
+        r"loss.backward\(\[w\]\)",
+    ),
+    "text to backward": (
+        lambda: parameter().sum().backward(["w"]),  # type: ignore[list-item]
+        TypeError,
+        "list of tensors",
+    ),
+    "backward of a vector": (
+        lambda: parameter().backward(),
+        AssertionError,
+        r"reduce it first, with .sum\(\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_explained(name: str) -> None:
+    call, kind, words = MISTAKES[name]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_no_hint_is_about_a_name_that_exists() -> None:
+    assert not [name for name in INSTEAD if name in dir(Tensor)]
+
+
+@pytest.mark.parametrize(
+    ("what", "dtype"),
+    [(f64, f64), ("f64", f64), (np.float32, f32), (np.dtype("i4"), i32),
+     (float, f32), (int, i32), (bool, boolean)],
+)  # fmt: skip
+def test_element_types_by_any_name(what: Any, dtype: Any) -> None:
+    assert Tensor([1, 0], dtype=what).dtype is dtype
+    assert X.cast(what).dtype is dtype
+
+
+def test_one_element_formats_as_a_number() -> None:
+    assert f"{X.sum():.3f}" == "3.000"
+    assert f"{X}" == str(X)
+    assert [t.item() for t in X] == [1.0, 2.0]
+    Tensor.manual_seed(np.int64(3))
+
+
+def test_comparisons_of_parameters_require_no_gradient() -> None:
+    w = parameter()
+    assert not (w > 0).requires_grad and (w * 2).requires_grad
+
+
+def test_updates_by_hand_do_not_pile_up() -> None:
+    """Parameters that were assigned are computed with whatever is computed next."""
+    w, other = parameter(), Tensor([1.0, 1.0])
+    for _ in range(5):
+        w.assign(w - other * 0.5)
+        total = (w * w).sum()
+        total.item()
+        assert "lazy" not in repr(w)
+    assert w.tolist() == [-1.5, -0.5]
+
+
+# -- rules that a plugin gets wrong -------------------------------------------
+
+
+def simplify_with(rule: Rule) -> UOp:
+    return Simplifier([rule])(UOp(Ops.SQRT, (UOp(Ops.INDEX, (buf(0, 4), INDEX)),)))
+
+
+INDEX = UOp.const(0, i32)
+x = Var("x")
+
+
+def test_a_rule_that_changes_the_dtype_is_named() -> None:
+    rule = Rule("widen", Op(Ops.SQRT, x), lambda x: x.cast(f64))
+    with pytest.raises(ValueError, match=r"'widen' turned f32\[\] into f64\[\]"):
+        simplify_with(rule)
+
+
+def test_rules_without_an_end_are_named() -> None:
+    rule = Rule("negate", Op(Ops.SQRT, x), lambda x: (-x).sqrt())
+    with pytest.raises(RuntimeError, match="'negate'"):
+        simplify_with(rule)
+
+
+def test_a_rule_may_be_any_callable() -> None:
+    class Build:
+        def __call__(self, x: UOp) -> UOp:
+            return x
+
+    assert simplify_with(Rule("drop", Op(Ops.SQRT, x), Build())).op is Ops.INDEX
