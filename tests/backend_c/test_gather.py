@@ -133,3 +133,34 @@ def test_reads_stay_inside_whatever_guards_them(opt: int):
     assert got[0].tolist() == [0, 0, 1, 5, 0, 0]
     assert got[1].tolist() == [7, 7, 1, 5, 7, 7]
     assert got[2].tolist() == [0, 0, 1, 5, 0, 0]
+
+
+@pytest.mark.parametrize("opt", [0, 1])
+def test_indices_made_of_truth_values(opt: int):
+    """gcc 12.2 vectorises some of these loops to read at -1 for true."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(0, 3, 64).astype(np.float32) for _ in range(2))
+    p, q = (rng.integers(0, 3, 64).astype(np.int32) for _ in range(2))
+    table = np.arange(1, 17, dtype=np.float32)
+    square = rng.integers(0, 3, (3, 3)).astype(np.float32)
+    t, a, b, c, d, s = map(leaf, (table, x, y, p, q, square))
+    less, below = a < b, c < d
+    turned = s.permute((1, 0)).ne(s).cast(DTYPES["u16"])
+    u8 = DTYPES["u8"]
+    made = {
+        "cast": (less.cast(i32), x < y),
+        "one less": (1 - less.cast(i32), 1 - (x < y)),
+        "scaled": (less.cast(i32) * 4 + 2, (x < y) * 4 + 2),
+        "or": ((less | below).cast(i32), (x < y) | (p < q)),
+        "narrow": (less.cast(u8) ^ 1, (x < y) ^ True),
+        "sum": (less.cast(i32) + below.cast(i32), (x < y) * 1 + (p < q)),
+        "choice": (
+            less.where(c.const_like(5), c.const_like(3)),
+            np.where(x < y, 5, 3),
+        ),
+    }
+    got = run([*(t.index(i) for i, _ in made.values()), s.index(turned, turned)], opt)
+    for (name, (_, want)), rows in zip(made.items(), got, strict=False):
+        np.testing.assert_array_equal(rows, table[want.astype(int)], err_msg=name)
+    where = (square != square.T).astype(int)
+    np.testing.assert_array_equal(got[-1], square[where, where])

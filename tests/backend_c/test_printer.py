@@ -273,3 +273,15 @@ def test_lanes_of_a_block_may_be_unrolled():
     text = printed(x.reduce(Ops.ADD, 2), 1)
     loops = re.findall(r"(pragma GCC unroll 1\n\s*)?for \(int (\w+) ", text)
     assert [bool(marked) for marked, _ in loops] == [False, False, True, False, False]
+
+
+def test_an_index_made_of_a_truth_value_is_hidden_from_the_vectoriser():
+    table, x = buf(0, 9), buf(1, 4)
+    counted = table.index((x < 1.0).cast(i32))
+    assert "data0[uopc_opaque_i32(" in printed(counted, 1)
+    assert "uopc_opaque" not in printed(counted, 0)
+    three, five = (UOp.const(v, i32).broadcast_scalar((4,)) for v in (3, 5))
+    chosen = table.index((x < 1.0).where(three, five))
+    assert "data0[uopc_opaque_i32(" in printed(chosen, 1)
+    # A condition that only keeps the read in bounds is no number.
+    assert "uopc_opaque" not in printed(table.index(buf(1, 4, i32)), 1)

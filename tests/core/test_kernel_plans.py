@@ -82,6 +82,12 @@ def test_kernels_by_kind_and_shape(name: str) -> None:
     assert names(*build()) == expected
 
 
+def test_detach_markers_vanish() -> None:
+    marked, _ = make_plan([(X.exp2().detach() * 2.0).detach() + X.detach()])
+    plain, _ = make_plan([X.exp2() * 2.0 + X])
+    assert [k.ast for k in marked.kernels] == [k.ast for k in plain.kernels]
+
+
 def training_step() -> tuple[UOp, UOp]:
     """The loss relu(X @ W).square().mean(), and dloss/dW as the rules build it."""
     x, w = buf(0, 32, 64), buf(1, 64, 10)

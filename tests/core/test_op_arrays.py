@@ -218,6 +218,9 @@ def test_a_sum_of_products_may_be_contracted_and_means_the_same() -> None:
     product = u.src[0]
     both = evaluate([u, product], values)
     np.testing.assert_array_equal(both[1], x * y)
+    both = evaluate([u, product.exp2(), u * 2.0], values)
+    np.testing.assert_allclose(both[1], np.exp2(x * y), rtol=1e-6)
+    np.testing.assert_allclose(both[2], 2 * naive, rtol=1e-5, atol=1e-6)
 
 
 CONTRACTIONS = {

@@ -95,8 +95,9 @@ def instances(rule: Rule, dtype: Any, inner: Any, special: Any) -> Iterator[UOp]
     choices = [variables(found[n], k) for k, n in enumerate(free)]
     values = [numbers(found[n], len(fixed), special) for n in fixed]
     # Of many variables all are of one sort: the whole type, or a small range.
+    mixed = len(free) * len(fixed) < 4 and len(free) < 3
     together = [[c[i % len(c)] for c in choices] for i in range(4)]
-    for nodes in itertools.product(*choices) if len(free) < 3 else together:
+    for nodes in itertools.product(*choices) if mixed else together:
         for given in itertools.product(*values):
             env = dict(zip(free, nodes, strict=True))
             for n, v in zip(fixed, given, strict=True):
@@ -111,7 +112,9 @@ def grid(leaves: list[UOp], special: Any) -> dict[UOp, np.ndarray]:
         if u.op is Ops.RANGE:
             columns.append(np.arange(u.arg[1]).astype(u.dtype.numpy))
         elif u.dtype.is_int and u.dtype.bits == 8 and len(leaves) < 3:
-            columns.append(np.arange(u.dtype.min, u.dtype.max + 1, dtype=u.dtype.numpy))
+            step = (1, 5)[len(leaves) - 1]
+            every = np.arange(u.dtype.min, u.dtype.max + 1, step, dtype=u.dtype.numpy)
+            columns.append(np.union1d(every, special(u.dtype)))
         else:
             columns.append(special(u.dtype))
     mesh = np.meshgrid(*columns, indexing="ij") if columns else []

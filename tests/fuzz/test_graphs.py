@@ -180,6 +180,23 @@ def test_what_hangs_on_a_rounding_is_left_open():
     assert chosen.error.astype(bool).tolist() == [True, True, False, True]
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x % 0.25,  # a remainder goes round many times
+        lambda x: x.sin(),
+        lambda x: (x - x).recip(),
+        lambda x: x.const_like(1.0) / (x - x),
+        lambda x: (x - x).log2(),
+    ],
+)
+def test_what_swings_or_has_a_pole_inside_the_error_is_left_open(make: Any):
+    data = np.linspace(9.0, 11.0, 8)
+    product = buf(0, 8).exp2() * 1e6  # off by some hundreds
+    assert np.isinf(bound(make(product), data).error).all()
+    assert (bound(make(buf(0, 8)), data).error < 1e-3).all()
+
+
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAX])
 def test_reductions_of_special_values_are_the_same_in_any_order(op: OpDef):
     data = np.array([[1.0, INF, 2.0], [NAN, 1.0, 1.0], [-0.0, 0.0, -0.0]])

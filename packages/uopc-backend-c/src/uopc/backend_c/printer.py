@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from uopc.backend_c.spellings import AnySpelling, Spelling
 from uopc.backend_c.types import c_literal, c_type
 from uopc.config import get
+from uopc.dtype import DType
 from uopc.simplify import Bounds
 from uopc.uop import OpDef, Ops, UOp, toposort
 
@@ -156,7 +157,10 @@ class KernelPrinter:
             case Ops.BUFFER:
                 return ""
             case Ops.INDEX:
-                return self._place(u.src[0], texts[u.src[1]])
+                index = texts[u.src[1]]
+                if get("UOPC_OPT") > 0 and _made_of_bool(u.src[1]):
+                    index = self._opaque(index, u.src[1].dtype)
+                return self._place(u.src[0], index)
         spelling = self.spellings[u.op]
         if not isinstance(spelling, Spelling):
             spelling = spelling(u, self.bounds)
@@ -172,6 +176,32 @@ class KernelPrinter:
         # C computes small integers as int; cut the result back to its type.
         cut = u.dtype.name in _NARROW and u.op is not Ops.CAST
         return f"(({fields['t']}){text})" if cut else text
+
+    def _opaque(self, text: str, dtype: DType) -> str:
+        """``text``, of which the C compiler learns nothing."""
+        t, name = c_type(dtype), f"uopc_opaque_{dtype}"
+        helper = (
+            f"static inline {t} {name}({t} x) {{\n"
+            '  __asm__("" : "+r"(x));\n'
+            "  return x;\n"
+            "}\n"
+        )
+        self.helpers[helper] = None
+        return f"{name}({text})"
+
+
+def _made_of_bool(index: UOp) -> bool:
+    """Whether an index counts with a truth value, computed on the spot.
+
+    gcc 12 keeps those as masks when it vectorises a loop, and may read at -1 for
+    true: seen for ``1 - (a < b)`` and for ``(a < b) | (c < d)``.
+    """
+    nodes = toposort([index], lambda u: () if u.op is Ops.INDEX else u.src)
+    return any(
+        (u.op is Ops.CAST and u.src[0].dtype.kind == "bool")
+        or (u.op is Ops.WHERE and u.src[1].op is u.src[2].op is Ops.CONST)
+        for u in nodes
+    )
 
 
 def global_buffers(sink: UOp) -> list[UOp]:

@@ -117,6 +117,14 @@ def _tighter(x: UOp, a: UOp, b: UOp, y: UOp, z: UOp) -> UOp | None:
     return (x < (a if a.value < b.value else b)).where(y, z)
 
 
+def _mask_differs(x: UOp, a: UOp, b: UOp) -> UOp | None:
+    return _truth(True) if _int(b) & ~_int(a) else None
+
+
+def _bits_differ(x: UOp, a: UOp, b: UOp) -> UOp | None:
+    return _truth(True) if _int(a) & ~_int(b) else None
+
+
 def _unless_const(u: UOp, result: UOp) -> UOp | None:
     return None if u.op is Ops.CONST else result
 
@@ -227,8 +235,11 @@ BIT_RULES = (
     Rule("and-false", Op(Ops.AND, x, NO), lambda x: _truth(False), BOOLS),
     Rule("or-true", Op(Ops.OR, x, YES), lambda x: _truth(True), BOOLS),
     Rule("or-false", Op(Ops.OR, x, NO), lambda x: x, BOOLS),
+    Rule("and-zero", Op(Ops.AND, x, 0), lambda x: x.const_like(0), INTS),
     Rule("or-zero", Op(Ops.OR, x, 0), lambda x: x, INTS),
     Rule("xor-zero", Op(Ops.XOR, x, 0), lambda x: x, INTS),
+    Rule("mask-differs", Op(Ops.CMPNE, Op(Ops.AND, x, a), b), _mask_differs, INTS),
+    Rule("set-bits-differ", Op(Ops.CMPNE, Op(Ops.OR, x, a), b), _bits_differ, INTS),
     Rule("shift-left-zero", Op(Ops.SHL, x, 0), lambda x: x, INTS),
     Rule("shift-right-zero", Op(Ops.SHR, x, 0), lambda x: x, INTS),
 )

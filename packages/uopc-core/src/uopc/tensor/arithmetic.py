@@ -47,7 +47,7 @@ class Arithmetic(Base):
         if self._leaf and self._wants:
             raise RuntimeError(
                 "a parameter is not changed in place; give it a new value with "
-                "w.assign(w - lr * w.grad), or use an optimizer of uopc.nn"
+                "w.assign(w - lr * w.grad), or use an optimizer"
             )
         return new
 

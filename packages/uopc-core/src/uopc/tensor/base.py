@@ -109,6 +109,7 @@ class Base:
                 "gradient; use detach() for its value alone"
             )
         if wanted and not self._wants and self._leaf:
+            self._graph = None  # gradients start here, whatever it came from
             now, *before = self._nodes()
             if self._is_common(now):
                 self._own_buffer()

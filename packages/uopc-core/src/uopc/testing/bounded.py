@@ -113,7 +113,7 @@ def _elementwise(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
         if x.dtype.kind != "f":
             error = np.where(off, np.inf, error)  # an integer or bool left open
             continue
-        open_ = s.error > HOPELESS * np.maximum(np.abs(x), 1)
+        open_ = off & _hopeless(u, i, s.error, wide)
         middle = np.asarray(meaning(u, *wide))
         step = np.zeros(value.shape)
         for way in (-2 * s.error, 2 * s.error):
@@ -123,8 +123,28 @@ def _elementwise(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
         error = np.where(open_, np.inf, error)
     if value.dtype.kind != "f":
         return np.where(error > 0, np.inf, 0)
-    ulps = 0 if u.op.exact or u.op is Ops.MAX else FUNCTION_ULPS
+    ulps = 0 if _plain(u) else FUNCTION_ULPS
     return np.asarray(error + np.where(touched, ulps + 1, ulps) * _ulp(value))
+
+
+def _plain(u: UOp) -> bool:
+    """Whether an op is correctly rounded, or a choice."""
+    return u.op.exact or u.op is Ops.MAX
+
+
+def _hopeless(u: UOp, i: int, error: Array, sources: Sequence[Array]) -> Array:
+    """Where the ends of the interval of source ``i`` say nothing of what is between."""
+    x = sources[i]
+    # A function may swing within what is small against its argument.
+    scale = np.maximum(np.abs(x), 1) if _plain(u) else 1.0
+    open_ = error > HOPELESS * scale
+    if u.op is Ops.FLOORMOD:  # so does a remainder, once per divisor
+        a, b = sources
+        drift = error if i == 0 else error * np.abs(a / b)
+        open_ |= drift > np.abs(b) / 16
+    if u.op.domain in ("positive", "nonzero", "integer") and i == len(sources) - 1:
+        open_ |= error > np.abs(x) / 16  # a pole may lie inside
+    return np.asarray(open_)
 
 
 def _distance(a: Array, b: Array) -> Array:
