@@ -218,6 +218,47 @@ def test_index_expressions_get_short(long: UOp, short: UOp) -> None:
     assert Simplifier()(long) is short
 
 
+# What divisions and remainders are taken of, with a constant ``a`` inside.
+DIVIDENDS = {
+    "quotient": lambda x, r, s, a: x // a,
+    "remainder": lambda x, r, s, a: x % a,
+    "row": lambda x, r, s, a: r * a + s,
+    "shifted row": lambda x, r, s, a: r * a + s + a,
+    "scaled": lambda x, r, s, a: (r + 1) * a,
+    "scaled and shifted": lambda x, r, s, a: r * a + 5,
+    "shifted": lambda x, r, s, a: x + a,
+    "sum of remainders": lambda x, r, s, a: x % a + r * 6,
+}
+
+
+@pytest.mark.parametrize("dtype", [i8, u8], ids=str)
+@pytest.mark.parametrize("name", DIVIDENDS)
+def test_divisions_of_small_types_for_all_constants(
+    name: str, dtype, evaluate_over, same_bits
+) -> None:
+    x = UOp.param(0, dtype)
+    r, s = (UOp(Ops.RANGE, (), (k, 5, dtype)) for k in range(2))
+    every = np.arange(dtype.min, dtype.max + 1, dtype=dtype.numpy)
+    mesh = [np.arange(5).astype(dtype.numpy)] * 2
+    columns = [every, *mesh] if name in ("sum of remainders",) else [every[:1], *mesh]
+    if name in ("quotient", "remainder", "shifted"):
+        columns = [every, mesh[0][:1], mesh[0][:1]]
+    grid = (m.reshape(-1) for m in np.meshgrid(*columns, indexing="ij"))
+    values = dict(zip((x, r, s), grid, strict=True))
+    constants = [n for n in (-128, -7, -1, 0, 1, 2, 3, 4, 6, 12, 25, 100, 127)
+                 if n >= dtype.min]  # fmt: skip
+    size = values[x].size
+    for a in constants:
+        inside = DIVIDENDS[name](x, r, s, UOp.const(a, dtype))
+        for b in constants:
+            for u in (inside // b, inside % b, inside < b):
+                new = Simplifier()(u)
+                before, after = (
+                    np.broadcast_to(evaluate_over(n, values), size) for n in (u, new)
+                )
+                same_bits(after, before)
+
+
 WRAPPING = [
     # 200 * r leaves the range of u8, so nothing may be concluded from r.
     lambda r: (r * 200) // 200,
