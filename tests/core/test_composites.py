@@ -49,6 +49,9 @@ GRAPHS: dict[str, tuple[Callable[[], UOp], str]] = {
     "sum_to": (lambda: sum_to(buf(0, 6).reshape((2, 3)), (1, 3)),
         B + "%1 = reshape %0, (2, 3)\n%2 = permute %1, (1, 0)\n"
         "%3 = reduce %2, add, 1\n%4 = reshape %3, (1, 3)"),
+    "sum_to leaves ones": (lambda: sum_to(buf(0, 6).reshape((1, 6)), (1, 1)),
+        B + "%1 = reshape %0, (1, 6)\n%2 = permute %1, (0, 1)\n"
+        "%3 = reduce %2, add, 1\n%4 = reshape %3, (1, 1)"),
     "sum_to itself": (lambda: sum_to(buf(0, 6), (6,)), B.strip()),
     "reduce first": (lambda: reduce_axes(buf(0, 6).reshape((2, 3)), Ops.MAX, [0], True),
         B + "%1 = reshape %0, (2, 3)\n%2 = permute %1, (1, 0)\n"
