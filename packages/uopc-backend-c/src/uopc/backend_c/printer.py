@@ -58,6 +58,7 @@ class KernelPrinter:
             if s.op is Ops.STORE:
                 self._store(s, names, uses, pad, fresh)
             else:
+                # From its second round on, the loop itself sees what it wrote.
                 _forget(names, _stored(s))
                 self._loop(s, names, pad)
             _forget(names, _stored(s))

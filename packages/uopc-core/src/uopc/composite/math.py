@@ -67,14 +67,14 @@ def mean(x: UOp, axes: Sequence[int], keepdim: bool) -> UOp:
 
 def variance(x: UOp, axes: Sequence[int], keepdim: bool) -> UOp:
     """The population variance: the mean squared distance from the mean."""
-    center = x + -mean(x, axes, keepdim=True).expand(x.shape)
+    center = x - mean(x, axes, keepdim=True).expand(x.shape)
     return mean(square(center), axes, keepdim)
 
 
 def _shifted(x: UOp, axis: int) -> UOp:
     """``x`` minus its maximum, held constant: a shift changes no softmax."""
     top = reduce_axes(x, Ops.MAX, [axis], keepdim=True).detach()
-    return x + -top.expand(x.shape)
+    return x - top.expand(x.shape)
 
 
 def softmax(x: UOp, axis: int) -> UOp:
@@ -87,7 +87,7 @@ def log_softmax(x: UOp, axis: int) -> UOp:
     """The logarithm of softmax, without overflow."""
     shifted = _shifted(x, axis)
     total = reduce_axes(exp(shifted), Ops.ADD, [axis], keepdim=True)
-    return shifted + -log(total).expand(x.shape)
+    return shifted - log(total).expand(x.shape)
 
 
 def one_hot(idx: UOp, n: int) -> UOp:

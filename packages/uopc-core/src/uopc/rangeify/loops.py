@@ -36,8 +36,7 @@ def rangeify(roots: Sequence[UOp], name: str) -> UOp:
 class _Rangeify:
     def __init__(self, roots: Sequence[UOp]) -> None:
         self.roots = roots
-        # The indices of a gather decide where its table is read: first.
-        self.order = toposort(roots, _sources)
+        self.order = toposort(roots)
         self.simplify = Simplifier()
         self.dtype = _index_dtype(self.order)
         self.indexer = Indexer(self.dtype, self.simplify)
@@ -169,8 +168,7 @@ class _Rangeify:
 
     def _value(self, u: UOp, at: Index) -> UOp:
         """The scalar expression for ``u`` at ``at``."""
-        uses = self.src_uses[u, at]
-        src = tuple(self.values[use] for use in uses)
+        src = tuple(self.values[use] for use in self.src_uses[u, at])
         match u.op:
             case Ops.CONST:
                 return u
@@ -185,7 +183,7 @@ class _Rangeify:
             case Ops.STACK:
                 return self._choose(src, at[0])
             case Ops.INDEX:
-                return self._inside(u, uses, src)
+                return self._inside(u, src)
             case Ops.STAGE:
                 return src[0]
             case _ if u.op.kind == "movement":
@@ -213,7 +211,7 @@ class _Rangeify:
             self._bisect(options[:half], which), self._bisect(options[half:], which)
         )
 
-    def _inside(self, u: UOp, uses: list[Use], src: tuple[UOp, ...]) -> UOp:
+    def _inside(self, u: UOp, src: tuple[UOp, ...]) -> UOp:
         """INDEX: the element read, or 0 where an index is out of range."""
         value = src[-1] if src else UOp.const(0, u.dtype)
         for i, n in zip(src[:-1], u.src[0].shape, strict=False):
@@ -274,10 +272,6 @@ class _Rangeify:
             if u in safe:
                 result[u] = substitute([safe[u]], result)[0]
         return result
-
-
-def _sources(u: UOp) -> tuple[UOp, ...]:
-    return (*u.src[1:], u.src[0]) if u.op is Ops.INDEX else u.src
 
 
 def _in_range(i: UOp, extent: int) -> UOp:

@@ -41,18 +41,8 @@ class Base:
         grad: the gradient that ``backward`` left here, a lazy tensor, or None.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_assigned",
-        "_graph",
-        "_home",
-        "_leaf",
-        "_value",
-        "_wants",
-        "_was",
-        "grad",
-        "uop",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "_assigned", "_graph", "_home", "_leaf", "_wants",
+                 "_was", "grad", "uop")  # fmt: skip
     uop: UOp
     grad: Tensor | None
     _graph: UOp | None  # the graph before the value replaced it
@@ -242,8 +232,8 @@ class Base:
             self._leaf = self._assigned = True
         if self._wants:
             add_pending(self)
-        if self._wants and (_is_plain(value.uop) or not reads_memory(value.uop)):
-            self._own_buffer()
+            if _is_plain(value.uop) or not reads_memory(value.uop):
+                self._own_buffer()
         return self
 
     def apply(self, function: Callable[..., UOp], *others: Base) -> Self:
@@ -280,8 +270,7 @@ class Base:
         try:
             other = _python_scalar(other)
         except TypeError as error:
-            operand = f"{self.dtype}{list(self.shape)}"
-            raise TypeError(f"{what}({operand}): {error}") from None
+            raise explained(error, what, self) from None
         a = self.uop.cast(promote_scalar(self.dtype, other))
         return a, a.const_like(other), (self,)
 
