@@ -2,7 +2,8 @@
 
 from uopc.uop.casting import cast_array
 from uopc.uop.infer import elementwise
-from uopc.uop.node import Literal, Operand, Scalar, UOp, live_nodes, scalar_dtype
+from uopc.uop.literal import Literal, Scalar
+from uopc.uop.node import Operand, UOp, live_nodes, scalar_dtype
 from uopc.uop.opdef import REQUIRED, Field, OpDef
 from uopc.uop.ops import BUILTIN_OPS, Ops
 from uopc.uop.walk import substitute, toposort
