@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from uopc.config import overriding
-from uopc.dtype import DTYPES, DType, boolean, f32, f64
+from uopc.dtype import DTYPES, DType, bf16, boolean, f16, f32, f64
 from uopc.runtime import backend_named, new_buffer, realize
 from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp
 
@@ -41,21 +41,25 @@ def special(dtype: DType) -> list[Any]:
         return sorted(v for v in near | ends if dtype.min <= v <= dtype.max)
     info = np.finfo(dtype.numpy)
     tiny, least = float(info.tiny), float(info.smallest_subnormal)
+    most, digits = float(info.max), info.nmant
+    if dtype is bf16:
+        least, most, digits = 2.0**-133, (2 - 2.0**-7) * 2.0**127, 7
     positive = [0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 7.0, math.pi, 100.0, 1e-3, 0.1, math.inf]
-    positive += [float(info.max), tiny, 0.75 * tiny, least, 2.0**info.nmant + 1]
+    positive += [most, tiny, 0.75 * tiny, least, 2.0**digits + 1]
     return [*positive, *(-v for v in positive), math.nan]
 
 
 def array(values: Any, dtype: DType) -> Array:
     kind = object if dtype.is_int else None  # NumPy would make floats of large ones
-    return np.array(list(values), kind).astype(dtype.numpy)
+    with np.errstate(over="ignore"):
+        return dtype.round(np.array(list(values), kind).astype(dtype.numpy))
 
 
 def drawn(dtype: DType, count: int, seed: int) -> Array:
     rng = np.random.default_rng([seed, *dtype.name.encode()])
     if dtype.is_float:
         scale = rng.choice([0.1, 1.0, 30.0], count)
-        return (rng.standard_normal(count) * scale).astype(dtype.numpy)
+        return dtype.round((rng.standard_normal(count) * scale).astype(dtype.numpy))
     raw = rng.integers(0, 256, count * dtype.itemsize, np.uint8)
     return (raw % 2).astype(bool) if dtype is boolean else raw.view(dtype.numpy)
 
@@ -69,15 +73,16 @@ def grid(dtype: DType, count: int) -> list[Array]:
     ]
 
 
-def leaf(data: Array) -> UOp:
-    return new_buffer(data.copy())
+def leaf(data: Array, dtype: DType) -> UOp:
+    return new_buffer(dtype.store(data.copy()), dtype)
 
 
-def case(op: OpDef, *arrays: Array, arg: Any = None) -> Case:
-    root = UOp(op, tuple(map(leaf, arrays)), arg)
-    assert op.numpy is not None
+def case(op: OpDef, dtype: DType, *arrays: Array, arg: Any = None) -> Case:
+    """An op on arrays of a type, and of bool."""
+    types = [boolean if a.dtype == bool else dtype for a in arrays]
+    root = UOp(op, tuple(map(leaf, arrays, types)), arg)
     with np.errstate(all="ignore"):
-        return Case(root, np.asarray(op.numpy(root, *arrays)))
+        return Case(root, op.compute(root, *arrays))
 
 
 def accepted(op: OpDef) -> Iterator[DType]:
@@ -100,9 +105,9 @@ def plain_cases() -> Iterator[tuple[str, Case]]:
                 a, b = grid(dtype, 2)
                 for cond in ([False, True], [True, False]):
                     data = np.resize(np.array(cond), a.shape)
-                    yield f"where {dtype} {cond[0]}", case(op, data, a, b)
+                    yield f"where {dtype} {cond[0]}", case(op, dtype, data, a, b)
             else:
-                yield f"{op.name} {dtype}", case(op, *grid(dtype, op.arity))
+                yield f"{op.name} {dtype}", case(op, dtype, *grid(dtype, op.arity))
 
 
 def cast_values(source: DType, target: DType) -> Array:
@@ -128,7 +133,7 @@ def cast_values(source: DType, target: DType) -> Array:
 def cast_cases() -> Iterator[tuple[str, Case]]:
     for source, target in itertools.permutations(DTYPES.values(), 2):
         data = cast_values(source, target)
-        yield f"cast {source} {target}", case(Ops.CAST, data, arg=target)
+        yield f"cast {source} {target}", case(Ops.CAST, source, data, arg=target)
 
 
 def constant_cases() -> Iterator[tuple[str, Case]]:
@@ -140,19 +145,20 @@ def constant_cases() -> Iterator[tuple[str, Case]]:
                 continue
             (data,) = grid(dtype, 1)
             few = {-3, -1, 0, 1, 6, dtype.bits, dtype.min, dtype.max}
-            x = leaf(data)
+            x = leaf(data, dtype)
             values = sorted(v for v in few if dtype.min <= v <= dtype.max)
             root = UOp.stack([UOp(op, (x, x.const_like(v))) for v in values])
             others = [np.full(data.shape, v, dtype.numpy) for v in values]
-            expected = np.stack([case(op, data, other).expected for other in others])
+            cases = [case(op, dtype, data, other) for other in others]
+            expected = np.stack([c.expected for c in cases])
             yield f"{op.name} {dtype} by constants", Case(root, expected)
 
 
 def float_cases() -> Iterator[tuple[str, Case]]:
     """What looks like an identity is one for all values, or stays."""
-    for dtype in (f32, f64):
+    for dtype in (f16, bf16, f32, f64):
         (data,) = grid(dtype, 1)
-        x, one = leaf(data), dtype.numpy.type
+        x, one, r = leaf(data, dtype), dtype.numpy.type, dtype.round
         with np.errstate(all="ignore"):
             pairs = [
                 ("+ 0", x + 0.0, data + one(0)),
@@ -163,8 +169,8 @@ def float_cases() -> Iterator[tuple[str, Case]]:
                 ("/ 1", x / 1.0, data),
                 ("- x", x - x, data - data),
                 ("/ x", x / x, data / data),
-                ("* 2 / 2", x * 2.0 / 2.0, data * one(2) / one(2)),
-                ("+ 1 - 1", x + 1.0 + -1.0, data + one(1) + one(-1)),
+                ("* 2 / 2", x * 2.0 / 2.0, r(data * one(2)) / one(2)),
+                ("+ 1 - 1", x + 1.0 + -1.0, r(data + one(1)) + one(-1)),
                 ("< x", x < x, data < data),
                 ("!= x", x.ne(x), data != data),
                 ("== x", x.eq(x), data == data),
@@ -174,7 +180,7 @@ def float_cases() -> Iterator[tuple[str, Case]]:
                 ("< nan", x < math.nan, data < one(math.nan)),
             ]
         for label, root, expected in pairs:
-            yield f"x {label} {dtype}", Case(root, np.asarray(expected))
+            yield f"x {label} {dtype}", Case(root, root.dtype.round(expected))
 
 
 def literal_cases() -> Iterator[tuple[str, Case]]:
@@ -189,7 +195,7 @@ def narrow_cases() -> Iterator[tuple[str, Case]]:
     for name in NARROW:
         dtype = DTYPES[name]
         a, b = grid(dtype, 2)
-        x, y = leaf(a), leaf(b)
+        x, y = leaf(a, dtype), leaf(b, dtype)
         with np.errstate(all="ignore"):
             pairs = [
                 ("sum // ", (x + y) // y, (a + b) // b),
@@ -225,7 +231,7 @@ def computed(request: pytest.FixtureRequest) -> dict[str, Array]:
     with overriding(UOPC_OPT=request.param):
         arrays = realize([c.root for c in CASES.values()], None, backend_named("c"))
     return {
-        label: flat.reshape(c.root.shape)
+        label: c.root.dtype.load(flat).reshape(c.root.shape)
         for (label, c), flat in zip(CASES.items(), arrays, strict=True)
     }
 
@@ -252,7 +258,7 @@ def test_exact(label: str, computed: dict[str, Array]):
     got, want = computed[label], CASES[label].expected
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
     same = same_bits(got, want)
-    if label.startswith("max f"):
+    if label.startswith(("max f", "max bf")):
         same |= got == want  # which zero is the larger one is left open
     assert same.all(), shown(~same, got, want)
 
@@ -273,6 +279,19 @@ def test_functions_within_4_ulp(
         near = np.abs(got.astype(wide) - true) <= ULPS * ulp
     ok = near | same_bits(got, want)
     assert ok.all(), shown(~ok, x, got, want)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [f16, bf16], ids=str)
+def test_functions_of_half_types_within_1_ulp(
+    name: str, dtype: DType, computed: dict[str, Array]
+) -> None:
+    got, want = computed[f"{name} {dtype}"], CASES[f"{name} {dtype}"].expected
+    with np.errstate(all="ignore"):
+        ulp = np.spacing(np.abs(want)).astype(float) * (2**16 if dtype is bf16 else 1)
+        near = np.abs(got.astype(float) - want) <= ulp
+    ok = near | same_bits(got, want)
+    assert ok.all(), shown(~ok, got, want)
 
 
 # The meanings themselves, in numbers: a mistake that NumPy's row and the C share
@@ -361,6 +380,6 @@ def test_every_op_and_type_is_covered():
         label.split()[0] for label, _ in plain_cases() if not label.startswith("where")
     }
     assert {d.name for d in accepted(Ops.SHL)} == {"u8", "u16", "u32", "u64"}
-    assert len(list(accepted(Ops.CMPLT))) == len(list(accepted(Ops.WHERE))) == 11
+    assert len(list(accepted(Ops.CMPLT))) == len(list(accepted(Ops.WHERE))) == 13
     assert [d.name for d in accepted(Ops.DIV)] == ["f32", "f64"]
-    assert len([label for label in CASES if label.startswith("cast ")]) == 110
+    assert len([label for label in CASES if label.startswith("cast ")]) == 156

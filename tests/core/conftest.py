@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uopc.config import overriding
-from uopc.dtype import DType
+from uopc.dtype import DType, bf16
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
@@ -111,7 +111,7 @@ class LoopMachine:
             return self.local[slot][at] if space == "local" else self.inputs[slot][at]
         assert u.op.kind in ("leaf", "elementwise"), u
         assert u.shape == (), u
-        return np.asarray(u.op.numpy(u, *(values[s] for s in u.src)))[()]
+        return u.op.compute(u, *(values[s] for s in u.src))[()]
 
 
 @pytest.fixture(scope="session")
@@ -134,8 +134,7 @@ def evaluate_over() -> Callable[[UOp, Mapping[UOp, Array]], Array]:
         with np.errstate(all="ignore"):
             for u in toposort([root], lambda n: () if n in given else n.src):
                 if u not in values:
-                    args = (values[s] for s in u.src)
-                    values[u] = np.asarray(u.op.numpy(u, *args))
+                    values[u] = u.op.compute(u, *(values[s] for s in u.src))
         return values[root]
 
     return run
@@ -152,8 +151,12 @@ def _special(dtype: DType) -> Array:
     if dtype.kind == "bool":
         return np.array([False, True])
     if dtype.is_float:
-        ends = [np.finfo(dtype.numpy).max, np.finfo(dtype.numpy).smallest_subnormal]
-        return np.array([*FLOATS, *ends], dtype.numpy)
+        info = np.finfo(dtype.numpy)
+        ends = [float(info.max), float(info.smallest_subnormal)]
+        if dtype is bf16:
+            ends = [(2 - 2**-7) * 2.0**127, 2.0**-133]
+        with np.errstate(over="ignore"):
+            return dtype.round(np.array([*FLOATS, *ends]).astype(dtype.numpy))
     low, high = dtype.min, dtype.max
     near = {low, low + 1, -7, -3, -2, -1, 0, 1, 2, 3, 5, dtype.bits, high - 1, high}
     near |= {dtype.bits - 1, high // 2, dtype.bits + 1}

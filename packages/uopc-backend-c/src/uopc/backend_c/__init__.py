@@ -2,7 +2,7 @@
 
 from uopc.backend_c.backend import CBackend, spellings
 from uopc.backend_c.program import CProgram, print_kernel, print_plan
-from uopc.backend_c.spellings import Spelling
+from uopc.backend_c.spelling import Spelling
 from uopc.backend_c.toolchain import CompileError, CompilerNotFoundError
 from uopc.kernelize import Kernel
 from uopc.uop import UOp

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from uopc.backend_c.spellings import AnySpelling, Spelling
+from uopc.backend_c.spelling import Spelling
+from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.types import c_literal, c_type
 from uopc.config import get
 from uopc.dtype import DType
@@ -171,8 +172,8 @@ class KernelPrinter:
             "n": u.dtype.name,
             "f": "f" if u.dtype.bits == 32 else "",
         }
-        if spelling.helper:
-            self.helpers[spelling.helper.format(**fields)] = None
+        for helper in spelling.helpers:
+            self.helpers[helper.format(**fields)] = None
         text = spelling.expression.format(*(texts[s] for s in u.src), **fields)
         # C computes small integers as int; cut the result back to its type.
         cut = u.dtype.name in _NARROW and u.op is not Ops.CAST

@@ -9,27 +9,13 @@ functions. A spelling that depends on the node is a function of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from uopc.backend_c.half import HALF_CASTS
+from uopc.backend_c.spelling import Spelling
 from uopc.backend_c.types import c_literal
 from uopc.dtype import DType
 from uopc.simplify import Bounds
 from uopc.uop import Literal, OpDef, Ops, UOp
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """An expression, and the helper function it calls, if any.
-
-    Attributes:
-        expression: the text; brackets around anything with an operator.
-        helper: the definition of a ``static inline`` function, with the same
-            fields; emitted once per file and type.
-    """
-
-    expression: str
-    helper: str = ""
-
 
 AnySpelling = Spelling | Callable[[UOp, Bounds], Spelling]
 
@@ -124,6 +110,8 @@ def _cast(u: UOp, bounds: Bounds) -> Spelling:
     source = u.src[0].dtype
     if u.dtype.kind == "bool":
         return Spelling("({0}!=0)")
+    if source.is_half or u.dtype.is_half:
+        return HALF_CASTS[source.name, u.dtype.name]
     if source.is_float and u.dtype.is_int:
         return _saturating(source, u.dtype)
     return Spelling("(({t}){0})")

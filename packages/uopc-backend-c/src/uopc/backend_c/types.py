@@ -12,6 +12,9 @@ from uopc.uop import Literal
 C_TYPES = {
     "f32": "float",
     "f64": "double",
+    # Half types are bits to C; only casts look into them.
+    "f16": "unsigned short",
+    "bf16": "unsigned short",
     "i8": "signed char",
     "i16": "short",
     "i32": "int",
@@ -33,6 +36,8 @@ def c_type(dtype: DType) -> str:
 def c_literal(literal: Literal) -> str:
     """The shortest C text with exactly this value."""
     value, dtype = literal.value, literal.dtype
+    if dtype.is_half:
+        return str(literal.bits)
     if not dtype.is_float:
         suffix = _INT_SUFFIX.get(dtype.name, "")
         if dtype.kind == "int" and value == dtype.min and dtype.bits >= 32:

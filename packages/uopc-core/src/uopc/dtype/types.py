@@ -7,17 +7,30 @@ from typing import Any, Literal
 
 import numpy as np
 
+from uopc.dtype.bf16 import bf16_from_bits, bf16_to_bits, round_bf16
+
+Array = np.ndarray[Any, Any]
 Kind = Literal["bool", "uint", "int", "float", "void"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DType:
-    """One element type. There is one object per type; compare with ``is``."""
+    """One element type. There is one object per type; compare with ``is``.
+
+    Attributes:
+        name: how the text form spells it.
+        kind: the family it belongs to.
+        bits: its width.
+        numpy: the NumPy dtype of its values. NumPy has no bf16: its values are f32
+            arrays that hold nothing but bf16 numbers.
+        storage: the NumPy dtype of its memory; for bf16, the bits as u16.
+    """
 
     name: str
     kind: Kind
     bits: int
     numpy: np.dtype[Any]
+    storage: np.dtype[Any]
 
     @property
     def itemsize(self) -> int:
@@ -35,6 +48,16 @@ class DType:
         return self.kind in ("int", "uint")
 
     @property
+    def is_half(self) -> bool:
+        """True for f16 and bf16, whose arithmetic is done in f32 and rounded."""
+        return self.bits == 16 and self.kind == "float"
+
+    @property
+    def wide(self) -> DType:
+        """The type that arithmetic on this one is done in: f32 for half types."""
+        return f32 if self.is_half else self
+
+    @property
     def min(self) -> int:
         """Smallest value of an integer or bool type."""
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
@@ -46,6 +69,26 @@ class DType:
             return 1
         return (1 << (self.bits - (self.kind == "int"))) - 1
 
+    def round(self, x: Array) -> Array:
+        """Float values as values of this half type, to nearest, ties to even.
+
+        Values of any other type are left alone.
+        """
+        if not self.is_half:
+            return x
+        if self is bf16:
+            return round_bf16(x)
+        with np.errstate(all="ignore"):
+            return np.asarray(x, self.numpy)
+
+    def load(self, memory: Array) -> Array:
+        """The values in an array of ``storage``."""
+        return memory if self.storage == self.numpy else bf16_from_bits(memory)
+
+    def store(self, values: Array) -> Array:
+        """An array of ``storage`` that holds ``values``."""
+        return values if self.storage == self.numpy else bf16_to_bits(values)
+
     def __repr__(self) -> str:
         return self.name
 
@@ -53,10 +96,12 @@ class DType:
         return (_by_name, (self.name,))
 
 
-def _make(name: str, kind: Kind, bits: int, numpy: str) -> DType:
-    return DType(name, kind, bits, np.dtype(numpy))
+def _make(name: str, kind: Kind, bits: int, numpy: str, storage: str = "") -> DType:
+    return DType(name, kind, bits, np.dtype(numpy), np.dtype(storage or numpy))
 
 
+f16 = _make("f16", "float", 16, "float16")
+bf16 = _make("bf16", "float", 16, "float32", storage="uint16")
 f32 = _make("f32", "float", 32, "float32")
 f64 = _make("f64", "float", 64, "float64")
 i8 = _make("i8", "int", 8, "int8")
@@ -72,9 +117,12 @@ boolean = _make("bool", "bool", 1, "bool")
 void = _make("void", "void", 0, "V1")
 
 DTYPES: dict[str, DType] = {
-    d.name: d for d in (f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean)
+    d.name: d
+    for d in (f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean)
 }
-_NUMPY: dict[np.dtype[Any], DType] = {d.numpy: d for d in DTYPES.values()}
+_NUMPY: dict[np.dtype[Any], DType] = {
+    d.numpy: d for d in DTYPES.values() if d is not bf16
+}
 
 
 def _by_name(name: str) -> DType:
@@ -87,8 +135,10 @@ def from_numpy(dtype: Any) -> DType:
     Raises TypeError for a dtype that has no counterpart.
     """
     wanted = np.dtype(dtype).newbyteorder("=")
+    if wanted.name == "bfloat16":  # of the package ml_dtypes
+        return bf16
     if wanted not in _NUMPY:
-        known = ", ".join(str(d.numpy) for d in DTYPES.values())
+        known = ", ".join(map(str, _NUMPY))
         raise TypeError(f"no element type for NumPy dtype {wanted}; known: {known}")
     return _NUMPY[wanted]
 
@@ -104,8 +154,10 @@ def as_dtype(what: Any) -> DType:
     python = {bool: boolean, int: i32, float: f32}
     if isinstance(what, type) and what in python:
         return python[what]
-    if isinstance(what, str) and what in DTYPES:
-        return DTYPES[what]
+    if isinstance(what, str):
+        what = "bf16" if what == "bfloat16" else what
+        if what in DTYPES:
+            return DTYPES[what]
     try:
         return from_numpy(what)
     except TypeError:
@@ -119,8 +171,8 @@ def promote(a: DType, b: DType) -> DType:
     """The type of ``a op b`` for two tensors.
 
     Integers follow the array API; an integer or bool with a float takes the
-    float's type. u64 with a signed integer has no common type and raises
-    TypeError.
+    float's type; f16 with bf16, which hold different numbers, gives f32. u64
+    with a signed integer has no common type and raises TypeError.
     """
     if a is b:
         return a
@@ -128,6 +180,8 @@ def promote(a: DType, b: DType) -> DType:
         return b if a.kind == "bool" else a
     if a.is_float != b.is_float:
         return a if a.is_float else b
+    if a.is_half and b.is_half:
+        return f32
     wide, narrow = (a, b) if a.bits >= b.bits else (b, a)
     if a.kind == b.kind:
         return wide

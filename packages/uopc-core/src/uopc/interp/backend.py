@@ -46,6 +46,6 @@ class ReferenceProgram:
     def __call__(self, arrays: Sequence[Array]) -> None:
         """Run on one flat array per plan buffer, writing the outputs."""
         for ast, reads, out in self._steps:
-            data = {u: arrays[i] for u, i in reads}
+            data = {u: u.dtype.load(arrays[i]) for u, i in reads}
             (value,) = evaluate([ast], data)
-            arrays[out][:] = value.reshape(-1)
+            arrays[out][:] = ast.dtype.store(value.reshape(-1))

@@ -64,9 +64,9 @@ def _value(u: UOp, values: Values) -> Array:
     src = [values[s] for s in u.src]
     if u.op.kind == "elementwise" and u.shape:
         src = _once(src)
-        out = np.broadcast_to(u.op.numpy(u, *src), u.shape)
+        out = np.broadcast_to(u.op.compute(u, *src), u.shape)
     else:
-        out = np.asarray(u.op.numpy(u, *src))
+        out = u.op.compute(u, *src)
     if out.dtype != u.dtype.numpy or out.shape != u.shape:
         raise TypeError(
             f"the NumPy meaning of {u.op.name} gave {out.dtype}{list(out.shape)}, "
@@ -104,6 +104,7 @@ def _summed_products(
         and u not in data
         and u.arg[0] is Ops.ADD
         and u.dtype.is_float
+        and not u.dtype.is_half  # their products are rounded before they are summed
         and u.src[0].op is Ops.MUL
         and uses.get(u.src[0]) == 1
         and u.src[0] not in kept

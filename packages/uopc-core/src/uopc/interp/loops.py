@@ -6,7 +6,7 @@ input stood for. Each loop is run as NumPy would not: one element at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,7 @@ class _Runner:
             if memory is None:
                 memory = self.data[buf.arg[2]]
             return memory[_inside(values[u.src[1]], buf)]
-        meaning: Callable[..., Any] | None = u.op.numpy
-        assert meaning is not None, u
-        return np.asarray(meaning(u, *(values[s] for s in u.src)))[()]
+        return u.op.compute(u, *(values[s] for s in u.src))[()]
 
 
 def _inside(index: Any, buf: UOp) -> int:

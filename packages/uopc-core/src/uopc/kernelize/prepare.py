@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from uopc.dtype import f32, f64
 from uopc.plugins import current
 from uopc.uop import OpDef, Ops, UOp, toposort
 
@@ -22,13 +23,14 @@ def prepare(
 ) -> list[UOp]:
     """The roots over ``leaves`` (already computed nodes and their buffers).
 
-    Ops that the backend does not support are replaced by their ``lower``,
-    again and again until none is left. Raises NotImplementedError for an op
+    Arithmetic on half types becomes arithmetic in f32. Ops that the backend does
+    not support are replaced by their ``lower``, again and again until none is left.
+    Raises NotImplementedError for an op
     with neither a spelling nor a ``lower``.
     """
     current = _rewrite(roots, leaves, supports)
     for _ in range(MAX_LOWERINGS):
-        if all(supports(u.op) for u in toposort(current)):
+        if all(supports(u.op) and not _is_half_work(u) for u in toposort(current)):
             return current
         current = _rewrite(current, {}, supports)
     raise RuntimeError("lowering of ops does not come to an end")
@@ -48,7 +50,9 @@ def _rewrite(
             new[u] = new[u.src[0]]
             continue  # around a constant it stays: a bare index is checked at once
         v = u.with_src(tuple(new[s] for s in u.src))
-        if not supports(v.op):
+        if _is_half_work(v):
+            v = _in_f32(v)
+        elif not supports(v.op):
             if v.op.lower is None:
                 raise NotImplementedError(
                     f"the backend has no spelling for {v.op.name} and the op has no "
@@ -64,6 +68,30 @@ def _rewrite(
             v = lowered
         new[u] = _grouped(_merged(v))
     return [new[r] for r in roots]
+
+
+def _is_half_work(u: UOp) -> bool:
+    """Whether a node computes with half values, rather than copy or convert them.
+
+    What is left to backends are the casts between f32 and a half type, and that of
+    f64, which through f32 would be rounded twice.
+    """
+    if u.op.kind not in ("elementwise", "reduce") or u.op is Ops.WHERE:
+        return False
+    if u.op is Ops.CAST:
+        x = u.src[0].dtype
+        to_half = u.dtype.is_half and x not in (f32, f64)
+        return to_half or (x.is_half and u.dtype is not f32)
+    return any(s.dtype.is_half for s in u.src)
+
+
+def _in_f32(u: UOp) -> UOp:
+    """The node with its half sources widened and its half result rounded."""
+    src = tuple(s.cast(s.dtype.wide) for s in u.src)
+    if u.op is Ops.CAST:
+        return src[0].cast(f32).cast(u.dtype)
+    wide = UOp(u.op, src, u.arg)
+    return wide.cast(u.dtype) if u.dtype.is_half else wide
 
 
 def _merged(u: UOp) -> UOp:

@@ -33,12 +33,16 @@ def empty(size: int, dtype: DType) -> Array:
     nbytes = size * dtype.itemsize
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes].view(dtype.numpy)
+    return raw[start : start + nbytes].view(dtype.storage)
 
 
-def new_buffer(array: Array) -> UOp:
-    """A BUFFER of its own that holds ``array`` (flat; owned from now on)."""
-    node = UOp.buffer(array.size, from_numpy(array.dtype), next(_slots))
+def new_buffer(array: Array, dtype: DType | None = None) -> UOp:
+    """A BUFFER of its own that holds ``array`` (flat; owned from now on).
+
+    ``dtype`` is needed where memory alone does not tell it: bf16 is stored as u16.
+    """
+    dtype = dtype or from_numpy(array.dtype)
+    node = UOp.buffer(array.size, dtype, next(_slots))
     _data[node] = array
     return node
 
@@ -46,7 +50,7 @@ def new_buffer(array: Array) -> UOp:
 def next_version(node: UOp, array: Array) -> UOp:
     """The same slot, written anew: the BUFFER that later readers use."""
     size, dtype, slot, _, _ = node.arg
-    if array.size != size or from_numpy(array.dtype) is not dtype:
+    if array.size != size or array.dtype != dtype.storage:
         raise ValueError(f"{array.dtype}[{array.size}] does not fit {node!r}")
     new = UOp.buffer(size, dtype, slot, next(_versions))
     _data[new] = array

@@ -32,10 +32,11 @@ def realize(
     leaves: Mapping[UOp, UOp] | None = None,
     backend: Backend | None = None,
 ) -> list[Array]:
-    """The flat arrays of ``roots``, computed in one plan by one call.
+    """The flat memory of ``roots``, computed in one plan by one call.
 
     ``leaves`` are nodes already computed, with the buffers that hold them. A
-    root that is a buffer's reshape gives that buffer's own array.
+    root that is a buffer's reshape gives that buffer's own array. The arrays are
+    of the dtype's ``storage``; ``dtype.load`` gives their values.
     """
     backend = backend or default_backend()
     plan, inputs = make_plan(roots, leaves, backend.supports, backend.name)
@@ -55,6 +56,6 @@ def realize(
         if offset is None:
             arrays.append(empty(b.size, b.dtype))
         else:
-            arrays.append(arena[offset : offset + b.nbytes].view(b.dtype.numpy))
+            arrays.append(arena[offset : offset + b.nbytes].view(b.dtype.storage))
     runnable.program(arrays)
     return [arrays[o] for o in plan.outputs]

@@ -8,7 +8,7 @@ import numpy as np
 
 from uopc.dtype import DType
 from uopc.interp import evaluate, run_loops
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import Ops, UOp, cast_array, toposort
 
 Array = np.ndarray[Any, Any]
 
@@ -59,6 +59,6 @@ def _work(sink: UOp) -> int:
 def _made_up(size: int, dtype: DType, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if dtype.is_float:
-        return (rng.standard_normal(size) * 2).astype(dtype.numpy)
+        return cast_array(rng.standard_normal(size) * 2, dtype)
     high = min(dtype.max, 100)
     return rng.integers(max(dtype.min, -100), high + 1, size).astype(dtype.numpy)

@@ -130,4 +130,4 @@ def fold(u: UOp) -> UOp | None:
         return None
     values = [np.asarray(s.value, s.dtype.numpy) for s in u.src]
     with np.errstate(all="ignore"):
-        return UOp.const(u.op.numpy(u, *values).item(), u.dtype)
+        return UOp.const(u.op.compute(u, *values).item(), u.dtype)

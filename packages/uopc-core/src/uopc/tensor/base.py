@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Self, Union
 import numpy as np
 
 from uopc.composite import broadcast_shape, broadcast_to
-from uopc.dtype import DType, as_dtype, f32, from_numpy, i32, promote, promote_scalar
+from uopc.dtype import (
+    DType,
+    as_dtype,
+    bf16,
+    f32,
+    from_numpy,
+    i32,
+    promote,
+    promote_scalar,
+)
 from uopc.runtime import buffer_data, new_buffer, next_version
 from uopc.runtime.buffers import empty
 from uopc.tensor.values import (
@@ -119,8 +128,11 @@ class Base:
     def _own_buffer(self) -> None:
         """Hold the value in a buffer that nobody else has."""
         home, self._home = self._home, None
-        array = self.numpy().reshape(-1)
-        buf = new_buffer(array) if home is None else next_version(home, array)
+        array = self._memory().copy()
+        if home is None:
+            buf = new_buffer(array, self.dtype)
+        else:
+            buf = next_version(home, array)
         self.uop = buf.reshape(self.shape)
         self._graph = self._was = None
         if home is not None:
@@ -181,11 +193,16 @@ class Base:
         return self
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The value as a NumPy array of its own."""
+        """The value as a NumPy array of its own; of bf16, as f32."""
+        values = self.dtype.load(self._memory())
+        return values.reshape(self.shape).copy()
+
+    def _memory(self) -> np.ndarray[Any, Any]:
+        """The flat array that holds the value, computed now if it was not."""
         realize_all([self])
         node = held(self.uop)
         assert node is not None
-        return buffer_data(node).reshape(self.shape).copy()
+        return buffer_data(node)
 
     def item(self) -> Any:
         """The value of the only element, as a Python number."""
@@ -320,6 +337,8 @@ def _from_data(data: Any, dtype: DType | None) -> UOp:
         return UOp.const(data, dtype or number)
     array = np.asarray(data)
     given = from_numpy(array.dtype)
+    if given is bf16:
+        array = bf16.load(array.view(np.uint16))
     wanted = dtype or given
     if not isinstance(data, (np.ndarray, np.generic)):
         # Lists of Python numbers take the types of bare numbers.
@@ -329,8 +348,9 @@ def _from_data(data: Any, dtype: DType | None) -> UOp:
             for end in (array.min(initial=0), array.max(initial=0)):
                 Literal.of(int(end), wanted)  # an integer that does not fit raises
     flat = empty(array.size, wanted)
-    flat[:] = (array if given is wanted else cast_array(array, wanted)).reshape(-1)
-    return new_buffer(flat).reshape(array.shape)
+    values = array if given is wanted else cast_array(array, wanted)
+    flat[:] = wanted.store(values.reshape(-1))
+    return new_buffer(flat, wanted).reshape(array.shape)
 
 
 def _is_plain(u: UOp) -> bool:

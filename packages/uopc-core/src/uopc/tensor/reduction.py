@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from uopc import composite
@@ -44,21 +44,33 @@ class Reduction(Arithmetic):
             return ~((~self).max(axis, keepdim))
         return -((-self).max(axis, keepdim))
 
+    def _in_f32(self, function: Callable[[UOp], UOp]) -> Self:
+        """``function`` of the node; of a half type in f32, and rounded at the end.
+
+        Integers and bool become f32.
+        """
+        x = self._float()
+        return self._new(function(x.cast(x.dtype.wide)).cast(x.dtype))
+
     def mean(self, axis: Axis = None, keepdim: bool = False) -> Self:
         """Mean; integers become f32. NaN over no elements."""
-        return self._new(composite.mean(self._float(), self._axes(axis), keepdim))
+        axes = self._axes(axis)
+        return self._in_f32(lambda x: composite.mean(x, axes, keepdim))
 
     def var(self, axis: Axis = None, keepdim: bool = False) -> Self:
         """Population variance (divides by n; torch divides by n - 1)."""
-        return self._new(composite.variance(self._float(), self._axes(axis), keepdim))
+        axes = self._axes(axis)
+        return self._in_f32(lambda x: composite.variance(x, axes, keepdim))
 
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) over its sum along one axis."""
-        return self._new(composite.softmax(self._float(), self._axis(axis)))
+        axis = self._axis(axis)
+        return self._in_f32(lambda x: composite.softmax(x, axis))
 
     def log_softmax(self, axis: int = -1) -> Self:
         """Logarithm of softmax, without overflow."""
-        return self._new(composite.log_softmax(self._float(), self._axis(axis)))
+        axis = self._axis(axis)
+        return self._in_f32(lambda x: composite.log_softmax(x, axis))
 
     def cross_entropy(self, labels: Self) -> Self:
         """Mean of ``-log_softmax(self)[label]`` over all labels.
@@ -79,7 +91,7 @@ class Reduction(Arithmetic):
                 f"labels of shape {list(self.shape[:-1])}, got "
                 f"{labels.dtype}{list(labels.shape)}"
             )
-        return self._new(composite.cross_entropy(self._float(), labels.uop))
+        return self._in_f32(lambda x: composite.cross_entropy(x, labels.uop))
 
     def one_hot(self, n: int) -> Self:
         """A new last axis of length ``n``: 1.0 at the index, else 0.0 (f32)."""
@@ -89,14 +101,17 @@ class Reduction(Arithmetic):
         return mask.where(1.0, 0.0)
 
     def __matmul__(self, other: Self) -> Self:
-        """Matrix product by NumPy's rules: 1-d operands, broadcast batches."""
+        """Matrix product by NumPy's rules: 1-d operands, broadcast batches.
+
+        Half types are multiplied and summed in f32; the result is rounded once.
+        """
         if not isinstance(other, Base):
             raise TypeError(f"matmul: expected a Tensor, got {type(other).__name__}")
         try:
             dtype = promote(self.dtype, other.dtype)
         except TypeError as error:
             raise TypeError(_mismatch(self, other, str(error))) from None
-        a, b = self.uop.cast(dtype), other.uop.cast(dtype)
+        a, b = self.uop.cast(dtype.wide), other.uop.cast(dtype.wide)
         if not a.shape or not b.shape:
             raise ValueError(_mismatch(self, other, "both need at least one axis"))
         if len(a.shape) == 1:
@@ -114,7 +129,8 @@ class Reduction(Arithmetic):
         out = composite.matmul(
             broadcast_to(a, lead + a.shape[-2:]), broadcast_to(b, lead + b.shape[-2:])
         )
-        return self._new(_drop_axes(out, self.ndim == 1, other.ndim == 1), other)
+        out = _drop_axes(out, self.ndim == 1, other.ndim == 1)
+        return self._new(out.cast(dtype), other)
 
     matmul = __matmul__
     dot = __matmul__

@@ -107,7 +107,10 @@ def _settle(t: Base, node: UOp, array: Any, replaced: list[UOp]) -> None:
     home = t._home if same else None
     buf = held(node)
     if buf is None:
-        buf = new_buffer(array) if home is None else next_version(home, array)
+        if home is None:
+            buf = new_buffer(array, node.dtype)
+        else:
+            buf = next_version(home, array)
         # A plan may hold a node that reads nothing for good, so its value is not
         # kept by the node. The tensor has it: without a buffer it is a leaf.
         if reads_memory(node):

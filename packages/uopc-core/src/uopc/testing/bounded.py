@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from uopc.dtype import DType, bf16
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
@@ -55,9 +56,8 @@ def exactly(value: Array) -> Bounded:
 
 def bounded_step(u: UOp, sources: Sequence[Bounded]) -> Bounded:
     """One node, from its sources' values and bounds."""
-    assert u.op.numpy is not None, f"{u.op.name} has no NumPy meaning"
     with np.errstate(all="ignore"):
-        value = np.asarray(u.op.numpy(u, *(s.value for s in sources)))
+        value = u.op.compute(u, *(s.value for s in sources))
         if u.op is Ops.REDUCE:
             error = _reduced(u, value, sources[0])
         elif u.op is Ops.INDEX:
@@ -68,9 +68,10 @@ def bounded_step(u: UOp, sources: Sequence[Bounded]) -> Bounded:
             error = np.where(cond.error > 0, np.inf, error)
         elif u.op.kind == "elementwise":
             error = _elementwise(u, value, sources)
-        else:  # copies: the errors move along with the elements
-            error = np.asarray(u.op.numpy(u, *(s.error for s in sources)), float)
-            error = error if u.src else np.zeros(value.shape)
+        elif u.src:  # copies: the errors move along with the elements
+            error = u.op.compute(u, *(s.error for s in sources))
+        else:
+            error = np.zeros(value.shape)
     return Bounded(value, error)
 
 
@@ -92,9 +93,12 @@ def differences(actual: Array, expected: Bounded) -> Array:
     return np.asarray(~(same | near | np.isinf(error)))
 
 
-def _ulp(value: Array) -> Array:
+def _ulp(value: Array, dtype: DType) -> Array:
     """The distance to the next number, 0 where ``value`` is not finite."""
-    return np.where(np.isfinite(value), np.abs(np.spacing(value)), 0).astype(float)
+    gap = np.abs(np.spacing(value)).astype(float)
+    if dtype is bf16:  # an f32 with 16 bits fewer
+        gap *= 2.0**16
+    return np.where(np.isfinite(value), gap, 0)
 
 
 def _elementwise(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
@@ -123,8 +127,10 @@ def _elementwise(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
         error = np.where(open_, np.inf, error)
     if value.dtype.kind != "f":
         return np.where(error > 0, np.inf, 0)
-    ulps = 0 if _plain(u) else FUNCTION_ULPS
-    return np.asarray(error + np.where(touched, ulps + 1, ulps) * _ulp(value))
+    # What is right to some digits of f32 is right to one of a half type.
+    ulps = 0 if _plain(u) else 1 if u.dtype.is_half else FUNCTION_ULPS
+    ulp = _ulp(value, u.dtype)
+    return np.asarray(error + np.where(touched, ulps + 1, ulps) * ulp)
 
 
 def _plain(u: UOp) -> bool:
@@ -161,25 +167,24 @@ def _reduced(u: UOp, value: Array, source: Bounded) -> Array:
     if value.dtype.kind != "f":
         return np.where((error > 0).any(axis=axes), np.inf, 0)
     count = int(np.prod(x.shape[x.ndim - n :]))
+    eps = float(np.finfo(u.dtype.wide.numpy).eps)
     if op is Ops.MAX:
         total = np.asarray(error.max(axis=axes, initial=0))
     elif op is Ops.ADD:
         size = np.abs(x.astype(float)) + error
-        total = error.sum(axis=axes) + count * _epsilon(value) * size.sum(axis=axes)
+        total = error.sum(axis=axes) + count * eps * size.sum(axis=axes)
     else:
         low = np.abs(x.astype(float))
         high = (low + error).prod(axis=axes)
-        total = high - low.prod(axis=axes) + count * _epsilon(value) * high
+        total = high - low.prod(axis=axes) + count * eps * high
+    if u.dtype.is_half and count > 1:  # accumulated in f32 and rounded at the end
+        total = total + np.where(total > 0, _ulp(value, u.dtype), 0)
     # Infinities and NaN come out the same in any order, unless terms are open.
     total = np.where(np.isfinite(value) | np.isinf(error).any(axis=axes), total, 0)
     total = np.where(np.isnan(total), np.inf, total)
     # The sign of a zero depends on the order, and on whether a sum starts from 0.
-    least = float(np.finfo(value.dtype).smallest_subnormal)
+    least = float(_ulp(np.zeros((), value.dtype), u.dtype))
     return total + (least if count > 1 or op is Ops.ADD else 0)
-
-
-def _epsilon(value: Array) -> float:
-    return float(np.finfo(value.dtype).eps)
 
 
 def _indexed(u: UOp, sources: Sequence[Bounded]) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from uopc.dtype import boolean, f32, i32
+from uopc.dtype import boolean, f16, f32, i32
 from uopc.uop import Field, Literal, Ops, UOp, toposort
 
 
@@ -17,6 +17,8 @@ def format_literal(literal: Literal) -> str:
         return f"{'true' if value else 'false'}:bool"
     if dtype is f32:
         return str(np.float32(value))
+    if dtype is f16:
+        return f"{np.float16(value)}:f16"
     if dtype is i32:
         return str(value)
     text = repr(value)

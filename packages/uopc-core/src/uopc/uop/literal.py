@@ -6,7 +6,10 @@ import math
 import struct
 from typing import Any, NamedTuple, TypeAlias
 
-from uopc.dtype import DType
+import numpy as np
+
+from uopc.dtype import DType, bf16, f16, f32, f64
+from uopc.dtype.bf16 import round_bf16
 
 Scalar: TypeAlias = bool | int | float
 
@@ -22,9 +25,7 @@ class Literal(NamedTuple):
         """The constant as a Python bool, int or float."""
         dtype, bits = self
         if dtype.is_float:
-            pack, unpack = _FLOAT_CODES[dtype.bits]
-            number: float = unpack.unpack(pack.pack(bits))[0]
-            return number
+            return _float_value(bits, dtype)
         if dtype.kind == "bool":
             return bits != 0
         return bits - (1 << dtype.bits) if bits > dtype.max else bits
@@ -33,7 +34,7 @@ class Literal(NamedTuple):
     def of(cls, value: Any, dtype: DType) -> Literal:
         """Encode ``value``; an integer that does not fit raises OverflowError."""
         if dtype.is_float:
-            return cls(dtype, _float_bits(float(value), dtype.bits))
+            return cls(dtype, _float_bits(float(value), dtype))
         number = int(value != 0) if dtype.kind == "bool" else int(value)
         if number != value and dtype.is_int:
             raise TypeError(f"{value!r} is not a value of {dtype}; cast it")
@@ -44,17 +45,28 @@ class Literal(NamedTuple):
         return cls(dtype, number & ((1 << dtype.bits) - 1))
 
 
-# By width: how the bits are stored, and how the number in them is.
+# How the bits are stored, and how the number in them is.
 _FLOAT_CODES = {
-    32: (struct.Struct("<I"), struct.Struct("<f")),
-    64: (struct.Struct("<Q"), struct.Struct("<d")),
+    f16: (struct.Struct("<H"), struct.Struct("<e")),
+    f32: (struct.Struct("<I"), struct.Struct("<f")),
+    f64: (struct.Struct("<Q"), struct.Struct("<d")),
 }
 
 
-def _float_bits(number: float, width: int) -> int:
+def _float_value(bits: int, dtype: DType) -> float:
+    if dtype is bf16:  # the upper half of an f32
+        dtype, bits = f32, bits << 16
+    as_bits, as_float = _FLOAT_CODES[dtype]
+    number: float = as_float.unpack(as_bits.pack(bits))[0]
+    return number
+
+
+def _float_bits(number: float, dtype: DType) -> int:
     if number != number:
         number = math.nan  # one NaN: NumPy gives no meaning to the others
-    as_bits, as_float = _FLOAT_CODES[width]
+    if dtype is bf16:
+        return _float_bits(float(round_bf16(np.asarray(number))), f32) >> 16
+    as_bits, as_float = _FLOAT_CODES[dtype]
     try:
         packed = as_float.pack(number)
     except OverflowError:  # rounds to infinity

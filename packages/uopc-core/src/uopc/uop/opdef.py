@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 if TYPE_CHECKING:
     from uopc.dtype import DType
     from uopc.uop.node import UOp
@@ -15,7 +17,10 @@ FieldType = Literal["int", "ints", "pairs", "dtype", "op", "name", "literal"]
 Shape = tuple[int, ...]
 Infer = Callable[["OpDef", tuple["UOp", ...], Any], "tuple[Any, Shape, DType]"]
 
+Array = np.ndarray[Any, Any]
+
 REQUIRED: Any = object()
+_F16 = np.dtype(np.float16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,8 @@ class OpDef:
             ValueError or TypeError naming the op, the shapes and the dtypes.
         doc: one line of documentation.
         arg: the fields of the argument, in order.
-        numpy: the meaning, ``(node, *arrays) -> array``. None for loop ops.
+        numpy: the meaning, ``(node, *arrays) -> array``. None for loop ops. Called
+            by ``compute``, which keeps half types away from it.
         commutative: sources may be swapped without changing any bit.
         exact: the result is fully determined by the types (correctly
             rounded, or integer), so constants may be folded at compile time.
@@ -74,6 +80,18 @@ class OpDef:
     domain: str = "real"
     differentiable: bool = True
     lower: Callable[[UOp], UOp] | None = None
+
+    def compute(self, node: UOp, *sources: Array) -> Array:
+        """The NumPy meaning of ``node``, given the values of its sources.
+
+        Arithmetic on half types is arithmetic in f32, rounded once at the end; a
+        sum or product over axes of them is thus accumulated in f32.
+        """
+        assert self.numpy is not None, f"{self.name} has no NumPy meaning"
+        if self.kind not in ("elementwise", "reduce"):
+            return np.asarray(self.numpy(node, *sources))
+        wide = (x.astype(np.float32) if x.dtype == _F16 else x for x in sources)
+        return node.dtype.round(np.asarray(self.numpy(node, *wide)))
 
     def __repr__(self) -> str:
         return f"Ops.{self.name.upper()}"

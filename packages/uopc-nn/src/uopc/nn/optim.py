@@ -17,7 +17,7 @@ def _number(value: float) -> Tensor:
 
 
 def _zeros_like(p: Tensor) -> Tensor:
-    return Tensor(np.zeros(p.shape, p.dtype.numpy))
+    return Tensor(np.zeros(p.shape, p.dtype.wide.numpy))
 
 
 def _check_parameter(i: int, p: Tensor, seen: set[int]) -> None:
@@ -91,17 +91,25 @@ class Optimizer:
             )
         changed += self._advance()
         for i, p, grad in used:
-            new, state = self._update(i, p.detach(), grad.detach())
-            p.assign(new)
-            changed += [grad, p, *state]
+            changed += [grad, p, *self._move(i, p, grad)]
         realize_all(changed)
+
+    def _move(self, i: int, p: Tensor, grad: Tensor) -> list[Tensor]:
+        """Assign parameter ``i`` its new value; returns the state that changed."""
+        wide = p.dtype.wide
+        new, state = self._update(i, p.detach().cast(wide), grad.detach().cast(wide))
+        p.assign(new.cast(p.dtype))
+        return state
 
     def _advance(self) -> list[Tensor]:
         """Move on what all parameters share; returns the tensors to realize."""
         return []
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The new value of parameter ``i``, and the state that changed with it."""
+        """The new value of parameter ``i``, and the state that changed with it.
+
+        Of a parameter of a half type, all of it is in f32.
+        """
         raise NotImplementedError
 
 

@@ -21,10 +21,11 @@ def _reduce(u: UOp, g: UOp) -> Cotangents:
     if op is Ops.ADD:
         return (spread,)
     if op is Ops.MAX:
-        # Ties share the gradient evenly.
-        mask = x.eq(_spread(u, x, n)).cast(x.dtype)
-        count = _spread(mask.reduce(Ops.ADD, n), x, n)
-        return (spread * mask * count.recip(),)
+        # Ties share the gradient evenly. A half type cannot count them.
+        tie = x.eq(_spread(u, x, n))
+        ones = tie.cast(x.dtype.wide)
+        count = _spread(ones.reduce(Ops.ADD, n), x, n)
+        return (spread * tie.cast(x.dtype) * count.recip().cast(x.dtype),)
     return (spread * _product_of_others(x, n),)
 
 
