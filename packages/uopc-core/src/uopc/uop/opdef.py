@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,9 +58,14 @@ class OpDef:
         commutative: sources may be swapped without changing any bit.
         exact: the result is fully determined by the types (correctly
             rounded, or integer), so constants may be folded at compile time.
+        identity: what leaves the other source unchanged, by dtype. It makes the
+            op, whose order of sources must not matter, one for REDUCE.
         cost: work per element, in units of one addition.
-        domain: where samples for tests are drawn: "real", "positive",
+        domain: where inputs for tests are drawn: "real", "positive",
             "nonzero", "unit" (open interval (-1, 1)) or "integer".
+        samples: examples of the op, given a placeholder of shape (2, 3): what the
+            reference page shows and the tests run. An elementwise op over sources
+            of one dtype needs none.
         differentiable: False puts the op on the explicit list of ops through
             which no gradient flows.
         lower: the op written in other ops, ``node -> UOp`` of equal shape and
@@ -76,8 +81,10 @@ class OpDef:
     numpy: Callable[..., Any] | None = None
     commutative: bool = False
     exact: bool = False
+    identity: Callable[[DType], bool | int | float] | None = None
     cost: int = 1
     domain: str = "real"
+    samples: Callable[[UOp], Sequence[UOp]] | None = None
     differentiable: bool = True
     lower: Callable[[UOp], UOp] | None = None
 
@@ -92,6 +99,12 @@ class OpDef:
             return np.asarray(self.numpy(node, *sources))
         wide = (x.astype(np.float32) if x.dtype == _F16 else x for x in sources)
         return node.dtype.round(np.asarray(self.numpy(node, *wide)))
+
+    def __copy__(self) -> OpDef:
+        return self
+
+    def __deepcopy__(self, memo: object) -> OpDef:
+        return self
 
     def __repr__(self) -> str:
         return f"Ops.{self.name.upper()}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uopc.dtype import boolean
+from uopc.dtype import DTYPES, boolean, i32
 from uopc.uop import infer
 from uopc.uop.casting import cast_array
 from uopc.uop.opdef import Field, OpDef
@@ -40,14 +40,14 @@ def _shift_left(u: UOp, x: Array, n: Array) -> Array:
 
 def _reduce(u: UOp, x: Array) -> Array:
     op, n = u.arg
-    ufunc = {"add": np.add, "mul": np.multiply, "max": np.maximum}[op.name]
     axes = tuple(range(x.ndim - n, x.ndim))
     if x.shape == u.shape + (1,) * n:
         return x.reshape(u.shape)  # one element is its own sum, -0.0 too
-    if op.name == "max" and 0 in u.shape:
-        return np.empty(u.shape, x.dtype)  # NumPy wants an identity even so
-    if op.name == "max":
-        return np.asarray(ufunc.reduce(x, axis=axes))
+    if op is Ops.MAX:
+        if 0 in u.shape:
+            return np.empty(u.shape, x.dtype)  # NumPy wants an identity even so
+        return np.asarray(np.max(x, axis=axes))
+    ufunc = {Ops.ADD: np.add, Ops.MUL: np.multiply}[op]
     return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype))
 
 
@@ -76,6 +76,53 @@ def _tanh_lowered(u: UOp) -> UOp:
     return (e + 1.0).recip() * 2.0 - 1.0
 
 
+# Examples of ops, as their rows give them: ``x`` is a placeholder of shape (2, 3).
+
+
+def _node(like: UOp, op: OpDef, src: tuple[UOp, ...], arg: Any = None) -> UOp:
+    return type(like)(op, src, arg)
+
+
+def _reductions(x: UOp) -> list[UOp]:
+    kinds = (Ops.ADD, Ops.MUL, Ops.MAX)
+    return [x.reduce(op, n) for op in kinds for n in (1, 2)]
+
+
+def _contiguous(x: UOp) -> UOp:
+    return _node(x, Ops.STAGE, (x,), "contiguous")
+
+
+def _positions(x: UOp) -> UOp:
+    return _node(x, Ops.IOTA, (), 4)
+
+
+def _loop(x: UOp) -> UOp:
+    return _node(x, Ops.RANGE, (), (0, 6, i32))
+
+
+def _statement(x: UOp) -> UOp:
+    source, target = (x.buffer(6, x.dtype, slot) for slot in (0, 1))
+    element = _node(x, Ops.INDEX, (source, _loop(x)))
+    return _node(x, Ops.STORE, (target, _loop(x), element))
+
+
+def _end(x: UOp) -> UOp:
+    return _node(x, Ops.END, (_loop(x), _statement(x)))
+
+
+def _sink(x: UOp) -> UOp:
+    return _node(x, Ops.SINK, (_end(x),), "e_6")
+
+
+def _call(x: UOp) -> UOp:
+    arrays = (x.buffer(6, x.dtype, slot) for slot in (1, 0))
+    return _node(x, Ops.CALL, (_sink(x), *arrays))
+
+
+def _after(x: UOp) -> UOp:
+    return _node(x, Ops.AFTER, (x.buffer(6, x.dtype, 1), _call(x)))
+
+
 class Ops:
     """The built-in ops, as module-level constants under one name."""
 
@@ -84,6 +131,7 @@ class Ops:
         "const", "leaf", 0, infer.const, "A scalar, keyed by dtype and bits.",
         arg=(Field("value", "literal"),),
         numpy=lambda u: np.asarray(u.value, u.dtype.numpy), cost=0,
+        samples=lambda x: (x.const(1, x.dtype), x.const(0, x.dtype)),
     )  # fmt: skip
     BUFFER = OpDef(
         "buffer", "leaf", 0, infer.buffer, "A flat piece of memory.",
@@ -94,6 +142,7 @@ class Ops:
             Field("version", "int", positional=False, default=0),
             Field("space", "name", positional=False, default="global"),
         ), cost=0,
+        samples=lambda x: (x.buffer(6, x.dtype, 0),),
     )  # fmt: skip
     PARAM = OpDef(
         "param", "leaf", 0, infer.param, "A placeholder for a value given later.",
@@ -102,11 +151,13 @@ class Ops:
             Field("dtype", "dtype", positional=False),
             Field("shape", "ints", positional=False, default=()),
         ), cost=0,
+        samples=lambda x: (x,),
     )  # fmt: skip
     IOTA = OpDef(
         "iota", "leaf", 0, infer.iota, "0, 1, ..., n - 1 as i32.",
         arg=(Field("n", "int"),),
         numpy=lambda u: np.arange(u.arg, dtype=np.int32), cost=0,
+        samples=lambda x: (_positions(x),),
     )  # fmt: skip
 
     # Elementwise arithmetic.
@@ -114,11 +165,13 @@ class Ops:
         "add", "elementwise", 2, infer.elementwise(NUMBER),
         "Sum; integers wrap.", numpy=lambda u, a, b: a + b,
         commutative=True, exact=True,
+        identity=lambda dtype: 0,
     )  # fmt: skip
     MUL = OpDef(
         "mul", "elementwise", 2, infer.elementwise(NUMBER),
         "Product; integers wrap.", numpy=lambda u, a, b: a * b,
         commutative=True, exact=True,
+        identity=lambda dtype: 1,
     )  # fmt: skip
     DIV = OpDef(
         "div", "elementwise", 2, infer.elementwise(FLOAT),
@@ -130,6 +183,7 @@ class Ops:
         "max", "elementwise", 2, infer.elementwise(ANY),
         "The larger one; NaN if either is NaN.",
         numpy=lambda u, a, b: np.maximum(a, b),
+        identity=lambda dtype: -math.inf if dtype.is_float else dtype.min,
     )  # fmt: skip
     RECIP = OpDef(
         "recip", "elementwise", 1, infer.elementwise(FLOAT),
@@ -179,11 +233,13 @@ class Ops:
         "Convert; out of range saturates, NaN gives 0, integers wrap.",
         arg=(Field("dtype", "dtype", positional=False),),
         numpy=lambda u, x: cast_array(x, u.dtype), exact=True,
+        samples=lambda x: [x.cast(d) for d in DTYPES.values() if d is not x.dtype],
     )  # fmt: skip
     WHERE = OpDef(
         "where", "elementwise", 3, infer.where,
         "The second source where the first is true, else the third.",
         numpy=lambda u, c, a, b: np.where(c, a, b), exact=True,
+        samples=lambda x: (x.ne(0).where(x, x.const_like(1)),),
     )  # fmt: skip
 
     # Comparisons and integers: no gradient flows through these.
@@ -207,7 +263,7 @@ class Ops:
         "floormod", "elementwise", 2, infer.elementwise(NUMBER),
         "Remainder with the divisor's sign; an integer modulo 0 is 0.",
         numpy=lambda u, a, b: np.mod(a, b),
-        exact=True, cost=8, domain="integer", differentiable=False,
+        exact=True, cost=8, domain="nonzero",
     )  # fmt: skip
     AND = OpDef(
         "and", "elementwise", 2, infer.elementwise(BITS),
@@ -243,24 +299,29 @@ class Ops:
         "reshape", "movement", 1, infer.reshape,
         "The same elements, in row-major order, under another shape.",
         arg=(Field("shape", "ints"),), numpy=lambda u, x: x.reshape(u.shape), cost=0,
+        samples=lambda x: (x.reshape((3, 2)), x.reshape((1, 6, 1))),
     )  # fmt: skip
     EXPAND = OpDef(
         "expand", "movement", 1, infer.expand, "Repeat axes of length 1.",
         arg=(Field("shape", "ints"),),
         numpy=lambda u, x: np.broadcast_to(x, u.shape), cost=0,
+        samples=lambda x: (x.reshape((2, 1, 3)).expand((2, 4, 3)),),
     )  # fmt: skip
     PERMUTE = OpDef(
         "permute", "movement", 1, infer.permute,
         "Reorder axes: output axis k is input axis arg[k].",
         arg=(Field("axes", "ints"),), numpy=lambda u, x: x.transpose(u.arg), cost=0,
+        samples=lambda x: (x.permute((1, 0)),),
     )  # fmt: skip
     SHRINK = OpDef(
         "shrink", "movement", 1, infer.shrink, "Keep a (begin, end) window per axis.",
         arg=(Field("window", "pairs"),), numpy=_shrink, cost=0,
+        samples=lambda x: (x.shrink(((0, 2), (1, 3))), x.shrink(((1, 1), (0, 3)))),
     )  # fmt: skip
     FLIP = OpDef(
         "flip", "movement", 1, infer.flip, "Reverse the named axes.",
         arg=(Field("axes", "ints"),), numpy=lambda u, x: np.flip(x, u.arg), cost=0,
+        samples=lambda x: (x.flip((1,)), x.flip((0, 1))),
     )  # fmt: skip
 
     # Reductions and selection.
@@ -268,20 +329,25 @@ class Ops:
         "reduce", "reduce", 1, infer.reduce,
         "Combine the last n axes with add, mul or max.",
         arg=(Field("op", "op"), Field("n", "int")), numpy=_reduce,
+        samples=_reductions,
     )  # fmt: skip
     STACK = OpDef(
         "stack", "select", None, infer.stack, "Join sources along a new first axis.",
         numpy=lambda u, *xs: np.stack(xs),
+        samples=lambda x: (x.stack((x, x.flip((0,)))),),
     )  # fmt: skip
     INDEX = OpDef(
         "index", "select", None, infer.index,
-        "Element (or slice) at the given leading indices; 0 where out of range.",
+        "Element (or slice) at the given leading indices; 0 where out of range. "
+        "In loops a last, bool source may say whether to read at all, else it is 0.",
         numpy=_index, cost=2,
+        samples=lambda x: [x.index(*i) for i in ((1,), (1, 2), (_positions(x),))],
     )  # fmt: skip
     STAGE = OpDef(
         "stage", "select", 1, infer.stage,
         "The same value: 'detach' stops gradients, 'contiguous' asks for a buffer.",
         arg=(Field("what", "name"),), numpy=lambda u, x: x, cost=0,
+        samples=lambda x: (x.detach(), _contiguous(x)),
     )  # fmt: skip
 
     # Loop programs.
@@ -292,28 +358,34 @@ class Ops:
             Field("extent", "int"),
             Field("dtype", "dtype", positional=False),
         ), differentiable=False, cost=0,
+        samples=lambda x: (_loop(x),),
     )  # fmt: skip
     STORE = OpDef(
         "store", "loop", 3, infer.store, "Write a value to a buffer at an index.",
         differentiable=False,
+        samples=lambda x: (_statement(x),),
     )  # fmt: skip
     END = OpDef(
         "end", "loop", None, infer.effect,
         "Run the statements after the first source for each value of that range.",
         differentiable=False,
+        samples=lambda x: (_end(x),),
     )  # fmt: skip
     SINK = OpDef(
-        "sink", "loop", None, infer.effect, "A sequence of statements, or of roots.",
+        "sink", "loop", None, infer.sink, "A sequence of statements, or of roots.",
         arg=(Field("name", "name"),), differentiable=False,
+        samples=lambda x: (_sink(x),),
     )  # fmt: skip
     CALL = OpDef(
         "call", "loop", None, infer.effect,
         "Run a kernel (the first source) on the buffers that follow.",
         differentiable=False,
+        samples=lambda x: (_call(x),),
     )  # fmt: skip
     AFTER = OpDef(
         "after", "loop", 2, infer.after,
         "The first source, read once the second has happened.", differentiable=False,
+        samples=lambda x: (_after(x),),
     )  # fmt: skip
 
 
