@@ -73,7 +73,7 @@ def test_everything_is_registered_with_its_owner(fake: SimpleNamespace) -> None:
     plugin = fake.plugin(
         uopc_register_ops=lambda register: register(op),
         uopc_register_vjps=lambda register: register(op, rule),
-        uopc_register_rewrites=lambda register: register("early", iter("ab")),
+        uopc_register_rewrites=lambda register: register("simplify", iter("ab")),
         uopc_register_backends=lambda register: register("toy", dict),
         uopc_register_spellings=lambda register: register("c", op, "erf({0})"),
         uopc_register_commands=add_commands,
@@ -83,7 +83,7 @@ def test_everything_is_registered_with_its_owner(fake: SimpleNamespace) -> None:
     reg = host.registry
     assert reg.ops == {"erf": op}
     assert reg.vjps == {op: rule}
-    assert reg.rewrites == {"early": ["a", "b"]}
+    assert reg.rewrites == {"simplify": ["a", "b"]}
     assert reg.backends == {"toy": dict}
     assert reg.spellings == {("c", op): "erf({0})"}
     assert reg.commands["shout"].help == "say it"
@@ -124,16 +124,24 @@ def test_core_comes_first_then_names_in_order(fake: SimpleNamespace) -> None:
     assert order == ["core", "alpha", "erf"]
 
 
+def test_rewrites_for_no_stage_are_an_error(fake: SimpleNamespace) -> None:
+    plugin = fake.plugin(uopc_register_rewrites=lambda register: register("early", []))
+    host = PluginHost([fake.entry_point("early", plugin)])
+    host.load(quiet=True)
+    (failure,) = host.failures
+    assert "there is no rewrite stage 'early'; stages: simplify" in str(failure)
+
+
 def test_rewrites_of_plugins_add_up(fake: SimpleNamespace) -> None:
     def plugin(*rules: str) -> Any:
         return fake.plugin(
-            uopc_register_rewrites=lambda register: register("early", rules)
+            uopc_register_rewrites=lambda register: register("simplify", rules)
         )
 
     host = PluginHost(
         [fake.entry_point("b", plugin("b")), fake.entry_point("a", plugin("a", "aa"))]
     )
-    assert host.registry.rewrites == {"early": ["a", "aa", "b"]}
+    assert host.registry.rewrites == {"simplify": ["a", "aa", "b"]}
 
 
 @pytest.mark.parametrize("way", ["argument", "variable"])

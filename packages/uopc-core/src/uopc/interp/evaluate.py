@@ -7,6 +7,7 @@ instead of a product array that is then summed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,6 +109,7 @@ def _summed_products(
         and u.src[0].op is Ops.MUL
         and uses.get(u.src[0]) == 1
         and u.src[0] not in kept
+        and math.prod(u.shape) != math.prod(u.src[0].shape)  # sums of one term
     }
 
 
@@ -124,6 +126,7 @@ def _sum_of_products(u: UOp, a: Array, b: Array) -> Array:
     result = [c for c in letters[:kept] if c in present]
     (x, tx), (y, ty) = terms
     out = np.einsum(f"{tx},{ty}->{''.join(result)}", x, y, optimize=True)
+    out = out + out.dtype.type(0)  # a sum starts from 0.0: it is never -0.0
     if scale != 1:
         out = out * out.dtype.type(scale)
     shape = [n if c in present else 1 for c, n in zip(letters, u.shape, strict=False)]

@@ -74,6 +74,8 @@ class _Runner:
             memory = self.memory.get(buf)
             if memory is None:
                 memory = self.data[buf.arg[2]]
+            if len(u.src) == 3 and not values[u.src[2]]:
+                return buf.dtype.numpy.type(0)
             return memory[_inside(values[u.src[1]], buf)]
         return u.op.compute(u, *(values[s] for s in u.src))[()]
 

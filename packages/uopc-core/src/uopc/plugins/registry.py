@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     VjpRule: TypeAlias = Callable[[UOp, UOp], tuple[UOp | None, ...]]
 
-RESERVED_COMMANDS = ("plugins", "doctor")
+RESERVED_COMMANDS = ("plugins", "doctor", "show", "graph")
 
 
 class DuplicateError(ValueError):
@@ -28,6 +28,10 @@ class Command:
     help: str
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+
+
+# Where rules of plugins are applied.
+REWRITE_STAGES = ("simplify",)
 
 
 @dataclass
@@ -73,6 +77,9 @@ class Staging:
     def add_rewrites(self, stage: str, rules: Iterable[Any]) -> None:
         """Stage rewrite rules; the `register` of `uopc_register_rewrites`."""
         _need_name(stage, "a stage")
+        if stage not in REWRITE_STAGES:
+            known = ", ".join(REWRITE_STAGES)
+            raise ValueError(f"there is no rewrite stage {stage!r}; stages: {known}")
         self._need_open()
         self._staged.rewrites.setdefault(stage, []).extend(rules)
 
@@ -167,6 +174,11 @@ def _op_name(op: OpDef) -> str:
     name = getattr(op, "name", None)
     if not isinstance(name, str) or not name:
         raise TypeError(f"expected an OpDef, got {op!r}")
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError(
+            f"the name of an op has letters, digits and underscores, so that the text "
+            f"form can write it; got {name!r}"
+        )
     return name
 
 

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 
 from uopc.dtype import DType, from_numpy
-from uopc.uop import UOp
+from uopc.uop import FIRST_LIVE_SLOT, UOp
 
 Array = np.ndarray[Any, Any]
 
-# Parsed text has small slots; live data never shares them.
-FIRST_SLOT = 1 << 20
 ALIGNMENT = 64
 
-_slots = itertools.count(FIRST_SLOT)
+_slots = itertools.count(FIRST_LIVE_SLOT)
 _versions = itertools.count(1)
 _data: weakref.WeakKeyDictionary[UOp, Array] = weakref.WeakKeyDictionary()
 # Why the data of a node is gone, where it was given up on purpose.

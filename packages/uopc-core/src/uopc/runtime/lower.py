@@ -10,10 +10,10 @@ from collections.abc import Callable
 from uopc.config import get
 from uopc.plugins import current
 from uopc.rangeify import rangeify
-from uopc.runtime.validate import same_meaning
+from uopc.runtime.validate import require_text_form, same_meaning
 from uopc.schedule import apply_schedule, choose_schedule
 from uopc.spec import SpecError, check
-from uopc.uir import parse_uir, to_uir
+from uopc.uir import to_uir
 from uopc.uop import UOp, toposort
 
 
@@ -49,8 +49,8 @@ def _check(name: str, before: UOp, after: UOp) -> None:
     level = get("UOPC_CHECK")
     if level >= 1:
         check(toposort([after]), "loops")
-    if level >= 2 and parse_uir(to_uir(after)) is not after:
-        raise SpecError(f"{name}: the text form does not read back as the same graph")
+    if level >= 2:
+        require_text_form(after, name)
     if level >= 3 and not same_meaning(before, after):
         raise SpecError(
             f"{name} changed what the kernel computes, from\n{to_uir(before)}\n"

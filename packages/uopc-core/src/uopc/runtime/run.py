@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from uopc.config import get
 from uopc.dtype import u8
-from uopc.kernelize import Plan, make_plan
+from uopc.kernelize import Plan, make_plan, plan_graph
 from uopc.runtime.backends import Backend, Program, default_backend
 from uopc.runtime.buffers import buffer_data, empty
 from uopc.runtime.debug import show_plan
 from uopc.runtime.memory import MemoryPlan, plan_memory
-from uopc.uop import UOp
+from uopc.runtime.validate import plan_has_meaning, require_text_form
+from uopc.spec import SpecError
+from uopc.uir import to_uir
+from uopc.uop import Ops, UOp
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +29,22 @@ class _Runnable:
         self.program: Program = backend.compile(plan)
         self.memory: MemoryPlan = plan_memory(plan)
         show_plan(plan, self.memory, backend.name, self.program)
+
+
+def _check(
+    roots: Sequence[UOp], leaves: Mapping[UOp, UOp], plan: Plan, inputs: Sequence[UOp]
+) -> None:
+    """What UOPC_CHECK asks for after a plan has been made."""
+    level = get("UOPC_CHECK")
+    if level >= 2:
+        for graph in (UOp(Ops.SINK, tuple(roots), "roots"), plan_graph(plan)):
+            require_text_form(graph, "kernelize")
+    if level >= 3 and not plan_has_meaning(roots, leaves, plan, inputs):
+        raise SpecError(
+            "kernelize changed what the graph computes, from\n"
+            f"{to_uir(UOp(Ops.SINK, tuple(roots), 'roots'))}\n"
+            f"to\n{to_uir(plan_graph(plan))}"
+        )
 
 
 def realize(
@@ -47,6 +67,7 @@ def realize(
         return [arrays[o] for o in plan.outputs]
     runnable = plan.programs.get(backend.name)
     if runnable is None:
+        _check(roots, leaves or {}, plan, inputs)
         runnable = plan.programs[backend.name] = _Runnable(plan, backend)
     # A fresh arena per run: eight threads may run one plan at once.
     arena = empty(runnable.memory.arena_bytes, u8)

@@ -1,13 +1,18 @@
-"""Does a pass keep a kernel's meaning? Run both sides and compare."""
+"""Does a pass keep the meaning? Run both sides and compare."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from uopc.dtype import DType
-from uopc.interp import evaluate, run_loops
+from uopc.interp import ReferenceBackend, evaluate, run_loops
+from uopc.kernelize import Plan
+from uopc.spec import SpecError
+from uopc.uir import parse_uir, to_uir
 from uopc.uop import Ops, UOp, cast_array, toposort
 
 Array = np.ndarray[Any, Any]
@@ -30,11 +35,42 @@ def same_meaning(before: UOp, after: UOp) -> bool:
         for u in toposort([before])
         if u.op is Ops.BUFFER and u.arg[4] == "global"
     }
+    return _all_near(_outputs(before, data), _outputs(after, data))
+
+
+def require_text_form(graph: UOp, after: str) -> None:
+    """Raise SpecError unless the text of a graph reads back as the same object."""
+    if parse_uir(to_uir(graph)) is not graph:
+        raise SpecError(f"{after}: the text form does not read back as the same graph")
+
+
+def plan_has_meaning(
+    roots: Sequence[UOp], leaves: Mapping[UOp, UOp], plan: Plan, inputs: Sequence[UOp]
+) -> bool:
+    """Whether a plan's kernels, interpreted, give the values of the graph.
+
+    ``inputs`` are the buffers that the plan reads, and ``leaves`` nodes whose values
+    are in some of them.
+    """
+    memory = [_made_up(b.size, b.dtype, i) for i, b in enumerate(plan.buffers)]
+    data = dict(zip(inputs, memory, strict=False))
+    known = {u: data[b].reshape(u.shape) for u, b in leaves.items() if b in data}
+    order = toposort(roots, lambda u: () if u in known else u.src)
+    if sum(math.prod(u.shape) for u in order) > MAX_WORK:
+        return True
+    expected = evaluate(roots, {**data, **known}, contract=False)
+    arrays = [b.dtype.store(x) for b, x in zip(plan.buffers, memory, strict=True)]
+    ReferenceBackend().compile(plan)(arrays)
+    values = (plan.buffers[o].dtype.load(arrays[o]) for o in plan.outputs)
+    return _all_near([x.reshape(-1) for x in expected], list(values))
+
+
+def _all_near(a: Sequence[Array], b: Sequence[Array]) -> bool:
     return all(
-        np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
-        if np.issubdtype(a.dtype, np.floating)
-        else np.array_equal(a, b)
-        for a, b in zip(_outputs(before, data), _outputs(after, data), strict=True)
+        np.allclose(x, y, rtol=1e-4, atol=1e-5, equal_nan=True)
+        if np.issubdtype(x.dtype, np.floating)
+        else np.array_equal(x, y)
+        for x, y in zip(a, b, strict=True)
     )
 
 

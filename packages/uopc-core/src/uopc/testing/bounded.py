@@ -182,9 +182,9 @@ def _reduced(u: UOp, value: Array, source: Bounded) -> Array:
     # Infinities and NaN come out the same in any order, unless terms are open.
     total = np.where(np.isfinite(value) | np.isinf(error).any(axis=axes), total, 0)
     total = np.where(np.isnan(total), np.inf, total)
-    # The sign of a zero depends on the order, and on whether a sum starts from 0.
+    # Which zero is the larger one is left open.
     least = float(_ulp(np.zeros((), value.dtype), u.dtype))
-    return total + (least if count > 1 or op is Ops.ADD else 0)
+    return total + (least if count > 1 and op is Ops.MAX else 0)
 
 
 def _indexed(u: UOp, sources: Sequence[Bounded]) -> Array:

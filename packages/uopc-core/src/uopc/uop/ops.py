@@ -48,7 +48,8 @@ def _reduce(u: UOp, x: Array) -> Array:
             return np.empty(u.shape, x.dtype)  # NumPy wants an identity even so
         return np.asarray(np.max(x, axis=axes))
     ufunc = {Ops.ADD: np.add, Ops.MUL: np.multiply}[op]
-    return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype))
+    start = op.identity(u.dtype)  # NumPy would sum up negative zeros to one
+    return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype, initial=start))
 
 
 def _index(u: UOp, x: Array, *idx: Array) -> Array:
