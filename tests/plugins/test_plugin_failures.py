@@ -208,7 +208,7 @@ def test_register_does_not_outlive_its_hook(fake: SimpleNamespace) -> None:
     )
     host = PluginHost([fake.entry_point("a", plugin)])
     host.load()
-    for late in (lambda: kept[0](fake.Op("erf")), lambda: kept[1]("early", [])):
+    for late in (lambda: kept[0](fake.Op("erf")), lambda: kept[1]("simplify", [])):
         with pytest.raises(RuntimeError, match="after its hook has returned"):
             late()
     assert host.registry.ops == {}
