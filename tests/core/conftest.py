@@ -47,7 +47,8 @@ class LoopMachine:
     """Runs a loop program one element at a time and mistrusts every address.
 
     Written apart from the package's own runner, and strict where C is not: a
-    read takes place even in the branch of a WHERE that is not chosen.
+    read takes place even in the branch of a WHERE that is not chosen, unless it has
+    a gate.
     """
 
     def __init__(self, inputs: Mapping[int, Array]) -> None:
@@ -106,6 +107,8 @@ class LoopMachine:
             return None
         if u.op is Ops.INDEX:
             memory, at = u.src[0], int(values[u.src[1]])
+            if len(u.src) == 3 and not values[u.src[2]]:
+                return memory.dtype.numpy.type(0)
             size, _, slot, _, space = memory.arg
             assert 0 <= at < size, f"read at {at} of {size}"
             return self.local[slot][at] if space == "local" else self.inputs[slot][at]

@@ -23,9 +23,9 @@ from uopc.runtime import (
     realize,
     release,
 )
-from uopc.runtime.buffers import FIRST_SLOT, empty
+from uopc.runtime.buffers import empty
 from uopc.testing.graphs import random_graph
-from uopc.uop import Ops, UOp
+from uopc.uop import FIRST_LIVE_SLOT, Ops, UOp
 
 NOTHING = UOp.const(0.0, f32)
 
@@ -104,7 +104,7 @@ def test_an_output_is_no_temporary() -> None:
 def test_new_buffers_have_slots_of_their_own() -> None:
     a, b = (new_buffer(np.zeros(3, np.float32)) for _ in range(2))
     assert a is not b
-    assert min(a.arg[2], b.arg[2]) >= FIRST_SLOT
+    assert min(a.arg[2], b.arg[2]) >= FIRST_LIVE_SLOT
     assert a.arg[2] != b.arg[2]
     assert (a.dtype, a.shape) == (f32, (3,))
 

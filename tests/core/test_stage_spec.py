@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from uopc.config import overriding
 from uopc.dtype import f32, i32
+from uopc.kernelize import make_plan
 from uopc.rangeify import rangeify
-from uopc.runtime import lower
+from uopc.runtime import lower, new_buffer, realize
 from uopc.spec import STAGES, SpecError, check
 from uopc.testing.graphs import random_graph
 from uopc.uir import parse_uir, to_uir
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import Ops, UOp, substitute, toposort
 
 BUF = UOp.buffer(6, f32, 0)
 OUT = UOp.buffer(6, f32, 1)
@@ -37,6 +41,7 @@ BROKEN: list[tuple[str, Callable[[], UOp], str]] = [
     ("loops", lambda: UOp(Ops.END, (LOOP, BUF.index(0))), "a body holds statements"),
     ("loops", lambda: UOp(Ops.END, (STORE, STORE)), "a body holds statements"),
     ("loops", lambda: UOp(Ops.SINK, (LOOP,), "k"), "a body holds statements"),
+    ("loops", lambda: STORE.cast(f32), "a statement is no operand"),
     ("loops", lambda: UOp.param(0, f32) + 1.0, "no param"),
 ]
 
@@ -96,3 +101,47 @@ def test_stages_are_dumped(tmp_path) -> None:
     files = {p.name: p.read_text() for p in tmp_path.iterdir()}
     assert set(files) == {"r.rangeify.uir", "r.schedule.uir"}
     assert parse_uir(files["r.schedule.uir"]) is sink
+
+
+def test_a_pass_that_changes_a_meaning_is_noticed(monkeypatch) -> None:
+    def forgets_one(roots, name):
+        """The loop ends one element early."""
+        sink = rangeify(roots, name)
+        (loop,) = {u for u in toposort([sink]) if u.op is Ops.RANGE}
+        number, extent, dtype = loop.arg
+        shorter = UOp(Ops.RANGE, (), (number, extent - 1, dtype))
+        return substitute([sink], {loop: shorter})[0]
+
+    monkeypatch.setattr(sys.modules["uopc.runtime.lower"], "rangeify", forgets_one)
+    with overriding(UOPC_CHECK=2, UOPC_OPT=0):
+        lower(BUF + 1.0, "e_6")  # a legal program, if a wrong one
+    with (
+        overriding(UOPC_CHECK=3, UOPC_OPT=0),
+        pytest.raises(SpecError, match="rangeify changed what the kernel computes"),
+    ):
+        lower(BUF + 1.0, "e_6")
+
+
+def test_a_plan_that_changes_a_meaning_is_noticed(monkeypatch) -> None:
+    def swapped(*args):
+        """The arguments of every kernel in the wrong order."""
+        plan, inputs = make_plan(*args)
+        kernels = tuple(replace(k, args=k.args[::-1]) for k in plan.kernels)
+        return replace(plan, kernels=kernels, programs={}), inputs
+
+    a, b = (new_buffer(np.arange(3, dtype=np.float32) + i) for i in (0, 7))
+    monkeypatch.setattr(sys.modules["uopc.runtime.run"], "make_plan", swapped)
+    with overriding(UOPC_CHECK=2):
+        assert realize([a + b * 2.0])[0].tolist() == [7, 10, 13]  # 2 * a + b
+    with (
+        overriding(UOPC_CHECK=3),
+        pytest.raises(SpecError, match="kernelize changed what the graph computes"),
+    ):
+        realize([a + b * 2.0])
+
+
+def test_plans_of_random_graphs_stand_the_strictest_checks() -> None:
+    for seed in range(40):
+        graph = random_graph(seed)
+        with overriding(UOPC_CHECK=3):
+            realize(graph.bound())
