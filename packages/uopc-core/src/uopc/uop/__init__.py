@@ -1,24 +1,33 @@
 """The node, the op table, shape and dtype inference, graph walks."""
 
+from uopc.uop.arguments import BufferArg, ParamArg, RangeArg, ReduceArg
 from uopc.uop.casting import cast_array
+from uopc.uop.collector import collector_paused
 from uopc.uop.infer import elementwise
 from uopc.uop.literal import Literal, Scalar
 from uopc.uop.node import Operand, UOp, live_nodes, scalar_dtype
 from uopc.uop.opdef import REQUIRED, Field, OpDef
 from uopc.uop.ops import BUILTIN_OPS, Ops
+from uopc.uop.pickling import FIRST_LIVE_SLOT
 from uopc.uop.walk import substitute, toposort
 
 __all__ = [
     "BUILTIN_OPS",
+    "FIRST_LIVE_SLOT",
     "REQUIRED",
+    "BufferArg",
     "Field",
     "Literal",
     "OpDef",
     "Operand",
     "Ops",
+    "ParamArg",
+    "RangeArg",
+    "ReduceArg",
     "Scalar",
     "UOp",
     "cast_array",
+    "collector_paused",
     "elementwise",
     "live_nodes",
     "scalar_dtype",

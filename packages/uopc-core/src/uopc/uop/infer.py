@@ -6,12 +6,14 @@ and dtypes it met, what it expected and what to do.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from uopc.dtype import DType, boolean, i32, void
+from uopc.uop.arguments import BufferArg, ParamArg, RangeArg, ReduceArg
 
 if TYPE_CHECKING:
     from uopc.uop.node import UOp
@@ -33,6 +35,12 @@ def fail(
 
 def as_ints(op: OpDef, src: Sources, values: Any) -> Shape:
     """A tuple of Python ints, or a TypeError."""
+    if type(values) is tuple:
+        for v in values:
+            if type(v) is not int:
+                break
+        else:
+            return values
     try:
         # int() after index(): True is an index, and must print as 1.
         return tuple(int(operator.index(v)) for v in values)
@@ -45,10 +53,21 @@ def _parts(op: OpDef, src: Sources, arg: Any) -> tuple[Any, ...]:
     if not isinstance(arg, tuple) or len(arg) != len(op.arg):
         names = ", ".join(f.name for f in op.arg)
         fail(op, src, f"expected the argument ({names}), got {arg!r}", TypeError)
+    for i in _int_places(op):
+        if type(arg[i]) is not int:
+            break
+    else:
+        return arg
     return tuple(
         as_ints(op, src, (value,))[0] if field.type == "int" else value
         for field, value in zip(op.arg, arg, strict=True)
     )
+
+
+@functools.cache
+def _int_places(op: OpDef) -> tuple[int, ...]:
+    """Which fields of the argument are integers."""
+    return tuple(i for i, field in enumerate(op.arg) if field.type == "int")
 
 
 def _element(op: OpDef, src: Sources, dtype: Any) -> None:
@@ -67,16 +86,11 @@ def elementwise(kinds: Sequence[str], result: DType | None = None) -> Infer:
     def infer(op: OpDef, src: Sources, arg: Any) -> Inferred:
         first = src[0]
         shape, dtype = first.shape, first.dtype
-        for s in src[1:]:
-            if s.shape != shape:
+        for s in src:
+            if s.dtype is not dtype or s.shape != shape:
                 _same_shape(op, src, first, s)
-            if s.dtype is not dtype:
-                fail(
-                    op,
-                    src,
-                    f"dtype mismatch {dtype} vs {s.dtype}; cast one of them",
-                    TypeError,
-                )
+                why = f"dtype mismatch {dtype} vs {s.dtype}; cast one of them"
+                fail(op, src, why, TypeError)
         if dtype.kind not in kinds:
             fail(
                 op,
@@ -129,7 +143,7 @@ def const(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 def buffer(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A flat buffer: size, dtype, slot, version and space."""
-    size, dtype, slot, version, space = arg = _parts(op, src, arg)
+    size, dtype, slot, version, space = arg = BufferArg(*_parts(op, src, arg))
     _element(op, src, dtype)
     if size < 0 or slot < 0 or version < 0 or space not in ("global", "local"):
         fail(op, src, f"bad size, slot, version or space in {arg!r}")
@@ -143,7 +157,7 @@ def param(op: OpDef, src: Sources, arg: Any) -> Inferred:
     shape = _ranked(op, src, as_ints(op, src, shape))
     if slot < 0 or any(n < 0 for n in shape):
         fail(op, src, f"bad slot or shape in {arg!r}")
-    return (slot, dtype, shape), shape, dtype
+    return ParamArg(slot, dtype, shape), shape, dtype
 
 
 def iota(op: OpDef, src: Sources, arg: Any) -> Inferred:
@@ -157,7 +171,7 @@ def iota(op: OpDef, src: Sources, arg: Any) -> Inferred:
 def reshape(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """As many elements as before."""
     shape, x = as_ints(op, src, arg), src[0]
-    if any(n < 0 for n in shape) or math.prod(shape) != math.prod(x.shape):
+    if math.prod(shape) != math.prod(x.shape) or (shape and min(shape) < 0):
         fail(
             op,
             src,
@@ -176,17 +190,18 @@ def _ranked(op: OpDef, src: Sources, shape: Shape) -> Shape:
 def expand(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """Equal rank; only axes of length 1 grow."""
     shape, x = as_ints(op, src, arg), src[0]
-    fits = len(shape) == len(x.shape) and all(
-        n == m or n == 1 for n, m in zip(x.shape, shape, strict=True)
+    if len(shape) == len(x.shape):
+        for n, m in zip(x.shape, shape, strict=True):
+            if n != m and (n != 1 or m < 0):
+                break
+        else:
+            return shape, shape, x.dtype
+    fail(
+        op,
+        src,
+        f"cannot expand {x.shape} to {shape}: the rank must be equal and only "
+        "axes of length 1 grow; reshape first to add axes",
     )
-    if not fits or any(m < 0 for m in shape):
-        fail(
-            op,
-            src,
-            f"cannot expand {x.shape} to {shape}: the rank must be equal and only "
-            "axes of length 1 grow; reshape first to add axes",
-        )
-    return shape, shape, x.dtype
 
 
 def permute(op: OpDef, src: Sources, arg: Any) -> Inferred:
@@ -194,25 +209,29 @@ def permute(op: OpDef, src: Sources, arg: Any) -> Inferred:
     perm, x = as_ints(op, src, arg), src[0]
     if sorted(perm) != list(range(len(x.shape))):
         fail(op, src, f"{perm} is not a permutation of the {len(x.shape)} axes")
-    return perm, tuple(x.shape[p] for p in perm), x.dtype
+    return perm, tuple([x.shape[p] for p in perm]), x.dtype
 
 
 def shrink(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """One (begin, end) window per axis."""
-    x = src[0]
-    pairs = tuple(as_ints(op, src, pair) for pair in arg)
-    if len(pairs) != len(x.shape) or any(len(p) != 2 for p in pairs):
-        fail(op, src, f"expected one (begin, end) pair per axis, got {pairs}")
-    for (b, e), n in zip(pairs, x.shape, strict=True):
+    x, shape = src[0], []
+    pairs = [as_ints(op, src, pair) for pair in arg]
+    if len(pairs) != len(x.shape):
+        fail(op, src, f"expected one (begin, end) pair per axis, got {arg}")
+    for pair, n in zip(pairs, x.shape, strict=True):
+        if len(pair) != 2:
+            fail(op, src, f"expected one (begin, end) pair per axis, got {arg}")
+        b, e = pair
         if not 0 <= b <= e <= n:
             fail(op, src, f"window ({b}, {e}) is outside an axis of length {n}")
-    return pairs, tuple(e - b for b, e in pairs), x.dtype
+        shape.append(e - b)
+    return tuple(pairs), tuple(shape), x.dtype
 
 
 def flip(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """Ascending axis numbers."""
     axes, x = as_ints(op, src, arg), src[0]
-    if list(axes) != sorted(set(axes)) or any(not 0 <= a < len(x.shape) for a in axes):
+    if list(axes) != sorted(set(axes)) or not set(axes) <= {*range(len(x.shape))}:
         fail(op, src, f"expected ascending axes below {len(x.shape)}, got {axes}")
     return axes, x.shape, x.dtype
 
@@ -231,16 +250,19 @@ def stack(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def index(op: OpDef, src: Sources, arg: Any) -> Inferred:
-    """Integer indices of one shape for the leading axes."""
+    """Integer indices of one shape for the leading axes; in loops a bool gate last."""
     _no_arg(op, src, arg)
-    if len(src) < 2 or len(src) - 1 > len(src[0].shape):
-        fail(op, src, f"expected 1 to {len(src[0].shape)} indices, got {len(src) - 1}")
-    x, idx = src[0], src[1:]
+    x, idx, gated = src[0], src[1:], False
+    if len(src) == 3 and x.op.name == "buffer" and src[2].dtype is boolean:
+        _same_shape(op, src, src[1], src[2])
+        idx, gated = src[1:2], True
+    if not 1 <= len(idx) <= len(x.shape):
+        fail(op, src, f"expected 1 to {len(x.shape)} indices, got {len(idx)}")
     for axis, i in enumerate(idx):
         if not i.dtype.is_int:
             fail(op, src, f"an index must be an integer, not {i.dtype}", TypeError)
         _same_shape(op, src, idx[0], i)
-        if i.op.name == "const" and not 0 <= i.value < x.shape[axis]:
+        if i.op.name == "const" and not (gated or 0 <= i.value < x.shape[axis]):
             fail(
                 op,
                 src,
@@ -255,8 +277,9 @@ def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """ADD, MUL or MAX over the last n axes."""
     rop, n = _parts(op, src, arg)
     x = src[0]
-    if getattr(rop, "name", None) not in ("add", "mul", "max"):
-        fail(op, src, f"reduces with add, mul or max, not {rop!r}")
+    if getattr(rop, "identity", None) is None:
+        why = f"reduces with an op that has an identity (add, mul, max), not {rop!r}"
+        fail(op, src, why)
     if not 1 <= n <= len(x.shape):
         fail(op, src, f"cannot reduce the last {n} axes of {x.shape}")
     kept, gone = x.shape[: len(x.shape) - n], x.shape[len(x.shape) - n :]
@@ -264,7 +287,7 @@ def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
         fail(op, src, f"max over no elements (axes of length {gone}) has no value")
     if rop.name != "max" and x.dtype is boolean:
         fail(op, src, "sums and products of bool need a cast to an integer", TypeError)
-    return (rop, n), kept, x.dtype
+    return ReduceArg(rop, n), kept, x.dtype
 
 
 def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
@@ -276,15 +299,27 @@ def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 def loop_range(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A scalar of the given integer dtype."""
-    _, extent, dtype = arg = _parts(op, src, arg)
+    _, extent, dtype = arg = RangeArg(*_parts(op, src, arg))
     _element(op, src, dtype)
-    if extent < 0 or not dtype.is_int:
-        fail(op, src, f"expected an extent >= 0 and an integer type, got {arg!r}")
+    if not dtype.is_int or not 0 <= extent <= dtype.max:
+        why = "expected an integer type and an extent that it holds"
+        fail(op, src, f"{why}, got {arg!r}")
     return arg, (), dtype
 
 
 def effect(op: OpDef, src: Sources, arg: Any) -> Inferred:
-    """A statement; has no value."""
+    """A statement about at least one source; has no value."""
+    _no_arg(op, src[:4], arg)
+    if not src:
+        fail(op, src, "needs at least one source")
+    return None, (), void
+
+
+def sink(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """A name that the text form and C can write; has no value."""
+    if not isinstance(arg, str) or not (arg.isascii() and arg.isidentifier()):
+        why = f"expected a name of letters, digits and underscores, got {arg!r}"
+        fail(op, src[:4], why)
     return arg, (), void
 
 

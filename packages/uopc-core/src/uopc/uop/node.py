@@ -42,7 +42,18 @@ def live_nodes() -> int:
     return len(_table)
 
 
-class UOp:
+class _Draft:
+    """A node while its maker fills it in. It becomes a UOp, which is closed."""
+
+    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
+    op: OpDef
+    src: tuple[UOp, ...]
+    arg: Any
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+class UOp(_Draft):
     """One node of a graph, at every stage of the compiler.
 
     ``UOp(op, src, arg)`` returns the existing node if a structurally equal one
@@ -59,12 +70,7 @@ class UOp:
         dtype: the element type (``void`` for statements).
     """
 
-    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
-    op: OpDef
-    src: tuple[UOp, ...]
-    arg: Any
-    shape: tuple[int, ...]
-    dtype: DType
+    __slots__ = ()
 
     def __new__(cls, op: OpDef, src: tuple[UOp, ...] = (), arg: Any = None) -> UOp:
         """The node for (op, src, arg): an existing one if there is one."""
@@ -85,19 +91,29 @@ class UOp:
         if arity is not None and len(src) != arity:
             raise ValueError(f"{op.name}: expected {arity} sources, got {len(src)}")
         normal, shape, dtype = op.infer(op, src, arg)
-        node = object.__new__(cls)
-        _set_op(node, op)
-        _set_src(node, src)
-        _set_arg(node, normal)
-        _set_shape(node, shape)
-        _set_dtype(node, dtype)
-        return _intern(key if normal is arg else (op, src, normal), node)
+        # Filling in an open object and closing it takes half the time that writing
+        # around a closed one's __setattr__ takes; nobody else has it yet.
+        made: Any = _Draft()
+        made.op, made.src, made.arg = op, src, normal
+        made.shape, made.dtype = shape, dtype
+        made.__class__ = cls
+        mine = _Entry(made, _forget)
+        mine.key = key if normal is arg else (op, src, normal)
+        if _table.setdefault(mine.key, mine) is mine:
+            return made  # type: ignore[no-any-return]
+        return _settle(mine, made)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"UOp is immutable; cannot set {name!r}")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"UOp is immutable; cannot delete {name!r}")
+
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, memo: object) -> UOp:
+        return self
 
     # -- constructors ---------------------------------------------------------
 
@@ -255,6 +271,10 @@ class UOp:
         """Keep a (begin, end) window of every axis."""
         return UOp(Ops.SHRINK, (self,), tuple(map(tuple, window)))
 
+    def flip(self, axes: Sequence[int]) -> UOp:
+        """Reverse the named axes, given in ascending order."""
+        return UOp(Ops.FLIP, (self,), tuple(axes))
+
     def reduce(self, op: OpDef, n: int) -> UOp:
         """Combine the last ``n`` axes with ``op`` (ADD, MUL or MAX)."""
         return UOp(Ops.REDUCE, (self,), (op, n))
@@ -294,28 +314,15 @@ class UOp:
         )
 
 
-# Assignment is closed to users; the slots themselves are the way in.
-_set_op = UOp.__dict__["op"].__set__
-_set_src = UOp.__dict__["src"].__set__
-_set_arg = UOp.__dict__["arg"].__set__
-_set_shape = UOp.__dict__["shape"].__set__
-_set_dtype = UOp.__dict__["dtype"].__set__
-
-
-def _intern(key: tuple[Any, ...], node: UOp) -> UOp:
-    """``node``, or the equal node that is alive already."""
-    mine = _Entry(node, _forget)
-    mine.key = key
-    entry = _table.setdefault(key, mine)
-    if entry is mine:
-        return node
+def _settle(mine: _Entry, node: UOp) -> UOp:
+    """Another thread's equal node that is alive, or else ``node``."""
     with _lock:
         # The key may be free by now, and another thread may take it: ask again.
-        entry = _table.setdefault(key, mine)
+        entry = _table.setdefault(mine.key, mine)
         existing = None if entry is mine else entry()
         if existing is not None:
             return existing
-        _table[key] = mine
+        _table[mine.key] = mine
         return node
 
 

@@ -54,8 +54,10 @@ def _reduce(u: UOp, x: Array) -> Array:
 
 def _index(u: UOp, x: Array, *idx: Array) -> Array:
     inside = np.ones(idx[0].shape, bool)
+    if idx[-1].dtype == bool:  # in loops: whether to read at all
+        *idx, inside = idx  # type: ignore[assignment]
     for i, n in zip(idx, x.shape, strict=False):
-        inside &= (i >= 0) & (i < n)
+        inside = inside & (i >= 0) & (i < n)
     if 0 in x.shape[: len(idx)]:
         return np.zeros(u.shape, x.dtype)
     safe = tuple(np.where(inside, i, 0).astype(np.intp) for i in idx)

@@ -1,0 +1,43 @@
+"""The arguments of several fields, by name. Each equals the plain tuple."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from uopc.dtype import DType
+
+if TYPE_CHECKING:
+    from uopc.uop.opdef import OpDef
+
+
+class BufferArg(NamedTuple):
+    """What a BUFFER is: ``space`` is "global", or "local" to a kernel."""
+
+    size: int
+    dtype: DType
+    slot: int
+    version: int
+    space: str
+
+
+class ParamArg(NamedTuple):
+    """What a PARAM stands for."""
+
+    slot: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+class RangeArg(NamedTuple):
+    """A loop: its number, how often it runs, and the type of its variable."""
+
+    number: int
+    extent: int
+    dtype: DType
+
+
+class ReduceArg(NamedTuple):
+    """A reduction by ``op`` over the last ``n`` axes."""
+
+    op: OpDef
+    n: int
