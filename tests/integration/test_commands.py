@@ -26,12 +26,12 @@ PLUGINS = {
     "autodiff": (
         "uopc-autodiff",
         "uopc/autodiff/plugin.py",
-        f"vjps {len(RULES)}, gradient 1",
+        f"vjps {len(RULES)}, commands 1, gradient 1",
     ),
     "c": (
         "uopc-backend-c",
         "uopc/backend_c/plugin.py",
-        f"backends 1, spellings {len(SPELLINGS)}, doctor 1",
+        f"backends 1, spellings {len(SPELLINGS)}, commands 1, doctor 1",
     ),
 }
 

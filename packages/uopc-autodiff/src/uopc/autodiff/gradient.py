@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from uopc.composite import zeros_like
 from uopc.plugins import current, registry
-from uopc.uop import UOp, substitute, toposort
+from uopc.uop import UOp, collector_paused, substitute, toposort
 
 # Up to here contributions add left to right; more of them as a balanced tree,
 # which keeps both the rounding error and the depth of the graph small.
@@ -17,6 +17,7 @@ class NoGradientRule(NotImplementedError):
     """An op on the path to a target has no gradient rule."""
 
 
+@collector_paused()
 def gradient(root: UOp, targets: Sequence[UOp], seed: UOp | None = None) -> list[UOp]:
     """The gradient of ``root`` with respect to each target, as graphs.
 

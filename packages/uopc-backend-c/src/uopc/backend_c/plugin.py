@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uopc.backend_c.backend import NAME, CBackend
 from uopc.backend_c.cache import cache_dir
@@ -10,6 +10,9 @@ from uopc.backend_c.cpu import vector_width
 from uopc.backend_c.spellings import SPELLINGS
 from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
 from uopc.plugins import hookimpl
+
+if TYPE_CHECKING:
+    import argparse
 
 
 @hookimpl
@@ -41,3 +44,22 @@ def uopc_doctor() -> list[tuple[str, str]]:
         ("vector width", f"{vector_width()} bits"),
         ("cache folder", str(cache_dir())),
     ]
+
+
+@hookimpl
+def uopc_register_commands(cli: Any) -> None:
+    """The command ``uopc compile``."""
+    cli.add("compile", "print a graph as C", _configure, _run)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    # The command is imported when it is used, for start-up's sake.
+    from uopc.backend_c.command import configure
+
+    configure(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from uopc.backend_c.command import run_compile
+
+    return run_compile(args)

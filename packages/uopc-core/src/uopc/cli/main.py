@@ -8,12 +8,21 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from uopc.cli import graph, ops, show
 from uopc.cli.doctor import run_doctor
+from uopc.cli.files import CommandError
 from uopc.cli.plugins_command import run_plugins
 from uopc.plugins import Command, PluginError, PluginFailure, PluginHost, current
 
 # A name that no plugin's argument will have.
 RUN = "_uopc_run"
+# Commands of this project's other distributions, to name those that are missing.
+ELSEWHERE = {"grad": "uopc-autodiff", "compile": "uopc-backend-c"}
+OWN = (
+    Command("show", "check a graph and print it", show.configure, show.run_show),
+    Command("graph", "draw a graph", graph.configure, graph.run_graph),
+    Command("ops", "print the op table", ops.configure, ops.run_ops),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,8 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Wrong usage and `--help` exit through `SystemExit`, as argparse does.
     """
+    words = sys.argv[1:] if argv is None else list(argv)
     parser = _make_parser(current())
-    args = parser.parse_args(argv)
+    if missing := _missing_command(current(), words[:1]):
+        print(f"uopc: {missing}", file=sys.stderr)
+        return 1
+    args = parser.parse_args(words)
     run = getattr(args, RUN)
     if run is None:
         parser.print_help(sys.stderr)
@@ -30,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = int(run(args) or 0)
         sys.stdout.flush()
-    except PluginError as error:
+    except (CommandError, PluginError) as error:
         print(f"uopc: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
@@ -58,7 +71,7 @@ def _make_parser(host: PluginHost) -> argparse.ArgumentParser:
         **{RUN: run_plugins}
     )
     add("doctor", "examine the installation").set_defaults(**{RUN: run_doctor})
-    for command in host.load(quiet=True).commands.values():
+    for command in (*OWN, *host.load(quiet=True).commands.values()):
         sub = add(command.name, command.help)
         run = _reporting(host, command)
         try:
@@ -67,6 +80,21 @@ def _make_parser(host: PluginHost) -> argparse.ArgumentParser:
             run = _failing(host, command, error)
         sub.set_defaults(**{RUN: run})
     return parser
+
+
+def _missing_command(host: PluginHost, words: Sequence[str]) -> str:
+    """Why a command of another distribution is not there, if one is asked for."""
+    name = next(iter(words), "")
+    distribution = ELSEWHERE.get(name)
+    if distribution is None or name in host.load(quiet=True).commands:
+        return ""
+    for info in host.plugins:
+        if info.distribution == distribution and info.status == "blocked":
+            return f"the command {name!r} comes with the blocked plugin {info.name!r}"
+    note = host.failure_note()
+    return (
+        f"the command {name!r} needs {distribution}: pip install {distribution}{note}"
+    )
 
 
 def _reporting(

@@ -1,18 +1,23 @@
 """The text form of a graph: one line per node, printed and parsed exactly.
 
-Grammar, one node to a line; ``#`` starts a comment::
+    %0 = buffer 6 : dtype=f32 slot=0    # what follows a # is a comment
+    %1 = reshape %0, (2, 3)
+    %2 = reduce %1, add, 1
 
-    line    = "%" NUMBER "=" op [ item { "," item } ] [ ":" { key "=" value } ]
-    item    = "%" NUMBER | literal | value       sources first, then arguments
-    literal = number [ ":" dtype ]               a scalar constant
-    value   = INTEGER | NAME | tuple of integers | tuple of pairs
-
-A bare float is f32 and a bare integer i32; any other constant says its dtype
-(``1.0:f64``, ``true:bool``). The last line is the root.
-``parse_uir(to_uir(g)) is g``.
+After the op come its sources, then its arguments; behind a colon those that have a
+name. A bare float is f32 and a bare integer i32; any other constant says its type
+(``1.0:f64``, ``true:bool``). The last line is the root. ``docs/uir.md`` has the
+grammar. ``parse_uir(to_uir(g)) is g``.
 """
 
-from uopc.uir.parse import UirError, parse_uir
-from uopc.uir.print import format_literal, to_uir
+from uopc.uir.parse import UirError, parse_nodes, parse_uir
+from uopc.uir.print import format_literal, node_lines, to_uir
 
-__all__ = ["UirError", "format_literal", "parse_uir", "to_uir"]
+__all__ = [
+    "UirError",
+    "format_literal",
+    "node_lines",
+    "parse_nodes",
+    "parse_uir",
+    "to_uir",
+]

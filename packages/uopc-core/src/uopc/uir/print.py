@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from uopc.dtype import boolean, f16, f32, i32
+from uopc.dtype import boolean, f32, i32
 from uopc.uop import Field, Literal, Ops, UOp, toposort
 
 
@@ -17,12 +17,17 @@ def format_literal(literal: Literal) -> str:
         return f"{'true' if value else 'false'}:bool"
     if dtype is f32:
         return str(np.float32(value))
-    if dtype is f16:
-        return f"{np.float16(value)}:f16"
     if dtype is i32:
         return str(value)
-    text = repr(value)
+    text = _shortest(literal) if dtype.is_float and dtype.bits < 64 else repr(value)
     return f"{text}:{dtype.name}"
+
+
+def _shortest(literal: Literal) -> str:
+    """The fewest digits that round to a float narrower than Python's."""
+    value, dtype = literal.value, literal.dtype
+    candidates = (repr(float(f"{value:.{n}g}")) for n in range(1, 17))
+    return next(x for x in candidates if Literal.of(float(x), dtype) == literal)
 
 
 def to_uir(root: UOp) -> str:
@@ -30,21 +35,28 @@ def to_uir(root: UOp) -> str:
 
     Scalar constants are written where they are used and take no number.
     """
+    return "\n".join(node_lines(root).values())
+
+
+def node_lines(root: UOp) -> dict[UOp, str]:
+    """The lines of ``to_uir``, by node: node number k, called ``%k``, has line k."""
     names: dict[UOp, str] = {}
-    lines: list[str] = []
+    lines: dict[UOp, str] = {}
     for u in toposort([root]):
         if u.op is Ops.CONST and u is not root:
             names[u] = format_literal(u.arg)
-            continue
-        names[u] = f"%{len(lines)}"
-        lines.append(f"{names[u]} = {_body(u, names)}")
-    return "\n".join(lines)
+        else:
+            names[u] = name = f"%{len(lines)}"
+            lines[u] = f"{name} = {_body(u, names)}"
+    return lines
 
 
 def _body(u: UOp, names: dict[UOp, str]) -> str:
-    fields = u.op.arg
-    values = (u.arg,) if len(fields) == 1 else u.arg or ()
     items = [names[s] for s in u.src]
+    fields = u.op.arg
+    if not fields:
+        return f"{u.op.name} {', '.join(items)}".rstrip()
+    values = (u.arg,) if len(fields) == 1 else u.arg
     keyed: list[str] = []
     for field, value in zip(fields, values, strict=True):
         if field.positional:
