@@ -3,22 +3,29 @@
 import pytest
 
 FLAG = "--fuzz"
-DEFAULT = "0:300"
-BATCH = 50  # programs in one compiled file
+DEFAULT = "0:2000"
+BATCH = 100  # programs in one compiled file
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(FLAG, default=DEFAULT, help="random programs to run: FIRST:COUNT")
 
 
-def seeds(config: pytest.Config) -> range:
+def batches(config: pytest.Config) -> list[range]:
     first, _, count = config.getoption(FLAG, default=DEFAULT).partition(":")
-    return range(int(first), int(first) + int(count))
+    every = range(int(first), int(first) + int(count))
+    return [every[i : i + BATCH] for i in range(0, len(every), BATCH)]
+
+
+@pytest.fixture(scope="session", name="batches")
+def all_batches(request: pytest.FixtureRequest) -> list[range]:
+    return batches(request.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "batch" in metafunc.fixturenames:
-        every = seeds(metafunc.config)
-        batches = [every[i : i + BATCH] for i in range(0, len(every), BATCH)]
-        names = [f"{b.start}-{b.stop - 1}" for b in batches]
-        metafunc.parametrize("batch", batches, ids=names)
+    """A test of each batch; what takes long is done to the first three only."""
+    for name, count in (("batch", None), ("early", 3)):
+        if name in metafunc.fixturenames:
+            chosen = batches(metafunc.config)[:count]
+            ids = [f"{b.start}-{b.stop - 1}" for b in chosen]
+            metafunc.parametrize(name, chosen, ids=ids)

@@ -1,12 +1,12 @@
 """Planted faults: found by random graphs, and shrunk to a few nodes by hypothesis."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 from uopc.dtype import f32, f64, i32
 from uopc.testing import RandomGraph, random_graph, replay
@@ -16,6 +16,7 @@ from uopc.uop import OpDef, Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
 Meaning = Callable[..., Any]
+SMALL = {"steps": 8, "max_elements": 64}
 
 
 def evaluated(g: RandomGraph, op: OpDef, meaning: Meaning) -> list[Array]:
@@ -45,42 +46,18 @@ def permute_the_other_way(u: UOp, x: Array) -> Any:
 
 
 def sum_without_the_last(u: UOp, x: Array) -> Any:
-    op, n = u.arg
-    if op is not Ops.ADD or not x.size:
+    if u.arg[0] is not Ops.ADD or not x.size:
         return None
     rows = x.reshape((*u.shape, -1))
     return rows[..., :-1].sum(axis=-1).reshape(u.shape)
 
 
-def narrow_sum(u: UOp, a: Array, b: Array) -> Any:
-    if u.dtype.kind != "uint" or u.dtype.bits > 16:
-        return None
-    return np.minimum(a.astype(int) + b, u.dtype.max)
-
-
-def zero_without_sign(u: UOp, x: Array) -> Any:
-    y = u.op.compute(u, x)
-    return y + 0 if u.src[0].dtype.is_float and u.dtype.is_float else None
-
-
-def negative_indices_wrap(u: UOp, x: Array, *idx: Array) -> Any:
-    ok = all(np.all((-n <= i) & (i < n)) for i, n in zip(idx, x.shape, strict=False))
-    return x[tuple(i.astype(int) for i in idx)] if ok else None
-
-
-def shift_modulo_width(u: UOp, a: Array, b: Array) -> Any:
-    return a << (b % a.dtype.type(u.dtype.bits))
-
-
+# What the fault is in, and how many nodes are left.
 FAULTS: dict[Meaning, tuple[OpDef, int]] = {
     max_that_ignores_nan: (Ops.MAX, 5),
     remainder_of_c: (Ops.FLOORMOD, 5),
     permute_the_other_way: (Ops.PERMUTE, 4),
     sum_without_the_last: (Ops.REDUCE, 3),
-    narrow_sum: (Ops.ADD, 5),
-    zero_without_sign: (Ops.CAST, 5),
-    negative_indices_wrap: (Ops.INDEX, 5),
-    shift_modulo_width: (Ops.SHL, 5),
 }
 
 
@@ -91,11 +68,13 @@ def test_a_fault_is_found_and_shrunk(meaning: Meaning):
     def fails(g: RandomGraph) -> bool:
         return bool(complaints(g, evaluated(g, op, meaning)))
 
-    failing = (g for g in map(random_graph, range(2000)) if fails(g))
-    small = shrunk(next(failing), fails)
+    every = (random_graph(seed, **SMALL) for seed in range(2000))
+    failing = itertools.islice(filter(fails, every), 5)
+    start = min(failing, key=lambda g: len(g.choices))
+    small = shrunk(start, fails, **SMALL)
     assert fails(small)
     assert len(toposort(small.roots)) <= most, small.text()
-    assert max(len(a) for a in small.inputs.values()) <= 12, small.text()
+    assert sum(len(a) for a in small.inputs.values()) <= 32, small.text()
 
 
 def test_the_line_that_comes_with_a_small_graph_makes_it_again():
