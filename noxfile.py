@@ -104,14 +104,16 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of all packages and examples with mypy, strictly."""
-    session.install("--no-compile", "mypy", "numpy", "pluggy", "types-tqdm")
+    tools = ("mypy", "numpy", "pluggy", "hypothesis", "types-tqdm")
+    session.install("--no-compile", *tools)
     session.run("mypy", *session.posargs)
 
 
 @nox.session(requires=["build"])
 def core(session: nox.Session) -> None:
     """Test uopc-core by itself."""
-    run_tests(session, ["uopc-core"], ["tests/core", "tests/plugins"])
+    tools = ["pytest", "hypothesis>=6.131"]
+    run_tests(session, ["uopc-core"], ["tests/core", "tests/plugins"], tools)
 
 
 @nox.session(requires=["build"])
@@ -135,10 +137,19 @@ def nn(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 def integration(session: nox.Session) -> None:
     """Test all four distributions together, the documents and the wheels."""
-    paths = ["tests/integration", "tests/meta", "tests/golden", "tests/fuzz"]
-    # hatchling builds the example of a third party's plugin.
-    tools = ["pytest", "hatchling>=1.27"]
+    paths = [
+        f"tests/{name}" for name in ("integration", "meta", "golden", "cases", "fuzz")
+    ]
+    # hatchling builds the example of a third party's plugin; hypothesis shrinks graphs.
+    tools = ["pytest", "hatchling>=1.27", "hypothesis>=6.131"]
     run_tests(session, DISTRIBUTIONS, paths, tools)
+
+
+@nox.session(requires=["build"])
+def fuzz(session: nox.Session) -> None:
+    """Prove the rewrite rules with z3 and by trying all 8-bit values: minutes."""
+    tools = ["pytest", "hypothesis", "z3-solver"]
+    run_tests(session, DISTRIBUTIONS, ["tests/proofs"], tools)
 
 
 @nox.session(requires=["build"])

@@ -14,7 +14,8 @@ import numpy as np
 import z3
 
 from uopc.dtype import DType, boolean
-from uopc.testing.instances import Instance, describe, leaf_name
+from uopc.simplify.text import infix
+from uopc.testing.instances import Instance
 from uopc.testing.points import evaluate_at
 from uopc.testing.rules import refutation
 from uopc.uop import OpDef, Ops, UOp, toposort
@@ -40,7 +41,7 @@ class Theory:
 
     def __call__(self, root: UOp) -> Term:
         for u in toposort([root]):
-            if u not in self.terms:
+            if u not in self.terms and u.op is not Ops.BUFFER:
                 self.terms[u] = self.term(u)
         return self.terms[root]
 
@@ -54,13 +55,10 @@ class Theory:
             low, high = self.known.get(u, (u.dtype.min, u.dtype.max))
             if u.op is Ops.RANGE:
                 low, high = 0, max(0, u.arg[1] - 1)
-            if u.dtype is not boolean:
-                ends = self.const(low, u.dtype), self.const(high, u.dtype)
-                self.limits += [z3.Not(self.less(leaf, ends[0], u.dtype))]
-                self.limits += [z3.Not(self.less(ends[1], leaf, u.dtype))]
-            elif low == high:
-                self.limits += [leaf == bool(low)]
+            self.limits.append(self.between(leaf, (low, high), u.dtype))
             return leaf
+        if u.op is Ops.INDEX:
+            return self.read(u)
         src = [self.terms[s] for s in u.src]
         dtype = u.src[0].dtype
         match u.op:
@@ -83,6 +81,21 @@ class Theory:
         if len(src) != 2:
             raise UnknownOpError(f"{u.op} of {dtype}")
         return self.arithmetic(u.op, dtype, *src)
+
+    def between(self, x: Term, ends: Interval, dtype: DType) -> Term:
+        low, high = (self.const(n, dtype) for n in ends)
+        below, above = self.less(x, low, dtype), self.less(high, x, dtype)
+        return z3.Not(z3.Or(below, above))
+
+    def read(self, u: UOp) -> Term:
+        """What a buffer holds is any function of the index; outside of it is 0."""
+        memory, index, *gates = u.src
+        place, value = (self.leaf("any", s.dtype).sort() for s in (index, u))
+        i, zero = self.terms[index], self.const(0, u.dtype)
+        read = z3.Function(f"buffer{memory.arg[2]}", place, value)(i)
+        self.limits.append(self.between(read, (u.dtype.min, u.dtype.max), u.dtype))
+        inside = self.between(i, (0, memory.shape[0] - 1), index.dtype)
+        return z3.If(z3.And(inside, *(self.terms[g] for g in gates)), read, zero)
 
     def cast(self, x: Term, old: DType, new: DType) -> Term:
         if old is new:
@@ -222,8 +235,8 @@ def prove(case: Instance) -> str:
         return answer
     got = [x.item() for x in evaluate_at(roots, as_arrays(answer))]
     if got[0] == got[1]:
-        raise RuntimeError(f"z3 and NumPy disagree on {describe(case.before)}")
-    where = {leaf_name(u): n for u, n in answer.items()}
+        raise RuntimeError(f"z3 and NumPy disagree on {infix(case.before)}")
+    where = {infix(u): n for u, n in answer.items()}
     raise AssertionError(refutation(case, where, got))
 
 
@@ -232,20 +245,11 @@ def as_arrays(values: Mapping[UOp, int]) -> dict[UOp, np.ndarray]:
     return {u: np.asarray(n, u.dtype.numpy) for u, n in values.items()}
 
 
-def inside(theory: Theory, u: UOp, interval: Interval) -> Term:
-    low, high = (theory.const(n, u.dtype) for n in interval)
-    x = theory(u)
-    return z3.Not(z3.Or(theory.less(x, low, u.dtype), theory.less(high, x, u.dtype)))
-
-
 def within(
     u: UOp, interval: Interval, known: Mapping[UOp, Interval]
 ) -> str | dict[UOp, int]:
     """``holds`` of the claim that an expression lies in an interval."""
-    return holds(lambda term: inside(term, u, interval), known)
-
-
-implies = z3.Implies
+    return holds(lambda term: term.between(term(u), interval, u.dtype), known)
 
 
 def _values(model: Any, theory: Theory) -> dict[UOp, int]:

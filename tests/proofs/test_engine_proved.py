@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import prover
 import pytest
+import z3
 from trees import NARROW, WIDE, Trees
 
 from uopc.dtype import boolean
@@ -16,9 +17,10 @@ from uopc.simplify import ANY, Bounds, Op, Rule, Simplifier, Var
 from uopc.simplify.context import facts
 from uopc.simplify.division import at_most, quotient, remainder
 from uopc.simplify.linear import Sum, compose, decompose, fits, span
-from uopc.testing.instances import describe, typings
+from uopc.simplify.text import infix
+from uopc.testing.instances import typings
 from uopc.testing.points import evaluate_at, points, unequal
-from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp
+from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp, toposort
 
 LIMIT = 65_536
 ELEMENTWISE = [op for op in BUILTIN_OPS if op.kind == "elementwise"]
@@ -34,9 +36,7 @@ def told(answer: str | dict, *roots: UOp) -> str:
     if isinstance(answer, str):
         return answer
     values = evaluate_at(roots, prover.as_arrays(answer))
-    shown = "\n".join(
-        f"{describe(u)} = {v}" for u, v in zip(roots, values, strict=True)
-    )
+    shown = "\n".join(f"{infix(u)} = {v}" for u, v in zip(roots, values, strict=True))
     raise AssertionError(f"refuted by {answer}:\n{shown}")
 
 
@@ -66,12 +66,12 @@ def test_intervals_of_8_bits_hold_every_value(op: OpDef):
     for u in of_integers(op, (boolean, *NARROW)):
         for _ in range(60):
             known = some_intervals(rng, u)
-            bounds = Bounds(known.items())
+            bounds = Bounds(tuple(known.items()))
             low, high = bounds(u)
             data = points(list(known), known, LIMIT)
             (values,) = evaluate_at([u], data)
-            assert low <= values.min(), (describe(u), known)
-            assert values.max() <= high, (describe(u), known)
+            assert low <= values.min(), (infix(u), known)
+            assert values.max() <= high, (infix(u), known)
             tried += 1
             tight += (low, high) == (values.min(), values.max())
             if op in (Ops.ADD, Ops.MUL) and not bounds.wraps(u):
@@ -89,7 +89,7 @@ def test_intervals_of_wide_types_hold_every_value(op: OpDef, summary: list[str])
     for u in of_integers(op, tuple(WIDE)):
         for _ in range(10):
             known = some_intervals(rng, u)
-            low, high = Bounds(known.items())(u)
+            low, high = Bounds(tuple(known.items()))(u)
             if (low, high) == (u.dtype.min, u.dtype.max):
                 continue  # says nothing
             proved[told(prover.within(u, (low, high), known), u)] += 1
@@ -134,13 +134,13 @@ def test_sums_and_quotients_of_8_bits(seed: int):
             }
             for name, (got, expected) in known.items():
                 if got is not None:
-                    assert np.all(value(got, trees) == expected), (describe(u), n)
+                    assert np.all(value(got, trees) == expected), (infix(u), n)
                     done[name] += 1
         for limit in (-129, -4, -1, 0, 1, 5, 31, 127, 255):
             shorter = at_most(u, limit, bounds)
             if shorter is not None:
                 less = value(shorter[0], trees) <= shorter[1]
-                assert np.all(less == (exact <= limit)), (describe(u), limit)
+                assert np.all(less == (exact <= limit)), (infix(u), limit)
     assert done
 
 
@@ -152,7 +152,29 @@ def test_expressions_of_8_bits_keep_their_values(seed: int):
             new = Simplifier()(u)
             before, after = at_all(trees, u, new)
             bad = unequal(before, after)
-            assert not bad.any(), f"{describe(u)}\nbecame {describe(new)}"
+            assert not bad.any(), f"{infix(u)}\nbecame {infix(new)}"
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_reads_in_branches_stay_inside(seed: int):
+    """C may load before it decides: only a gate keeps a read from happening."""
+    trees = Trees(seed, NARROW[seed % 2])
+    table = UOp.buffer(6, trees.dtype, 9)
+    for depth in (1, 2, 2):
+        index = trees.tree(depth).maximum(0) % 6
+        read, other = UOp(Ops.INDEX, (table, index)), trees.tree(1)
+        u = trees.truth(depth).where(read, other)
+        if trees.rng.random() < 0.5:
+            u = trees.truth(1).where(u + trees.tree(1), u)
+        new = Simplifier()(u)
+        before, after = at_all(trees, u, new)
+        assert not unequal(before, after).any(), f"{infix(u)}\nbecame {infix(new)}"
+        for r in toposort([new]):
+            if r.op is Ops.INDEX:
+                _, i, *gates = r.src
+                places, *happens = at_all(trees, i, *gates)
+                outside = (places < 0) | (places >= 6)
+                assert not (outside & (happens[0] if gates else True)).any(), infix(new)
 
 
 def test_wide_expressions_keep_their_values(summary: list[str]):
@@ -184,7 +206,7 @@ def test_facts_of_8_bits_are_true_where_a_condition_holds(seed: int):
         for told_, where in ((yes, truth), (no, ~truth)):
             for u, (low, high) in told_:
                 values = at_all(trees, u)[0][where].astype(int)
-                assert np.all((low <= values) & (values <= high)), describe(cond)
+                assert np.all((low <= values) & (values <= high)), infix(cond)
 
 
 def test_facts_of_wide_types_are_true_where_a_condition_holds(summary: list[str]):
@@ -196,7 +218,9 @@ def test_facts_of_wide_types_are_true_where_a_condition_holds(summary: list[str]
         for (u, ends), side in [*((f, True) for f in yes), *((f, False) for f in no)]:
 
             def claim(term, u=u, ends=ends, side=side, cond=cond):
-                return prover.implies(term(cond) == side, prover.inside(term, u, ends))
+                return z3.Implies(
+                    term(cond) == side, term.between(term(u), ends, u.dtype)
+                )
 
             answer = prover.holds(claim, trees.known, seconds=(1, 2))
             proved[told(answer, cond, u)] += 1

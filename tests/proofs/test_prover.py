@@ -111,14 +111,14 @@ def test_a_wrong_rule_is_refuted(what: str):
     message = refuted(rule, boolean, i32)
     assert message.startswith(f"rule {rule.name!r} changes a result (")
     assert "before: " in message
-    assert "with p0 = " in message
+    assert "with param0 = " in message
 
 
 def test_z3_finds_what_samples_miss():
     rule = WRONG["one pair of values"]
     assert check_rule(rule, dtypes=[boolean, i32]).total()
     message = refuted(rule, boolean, i32)
-    assert "with p0 = 987654321, p1 = 987654322;" in message
+    assert "with param0 = 987654321, param1 = 987654322;" in message
 
 
 def test_intervals_are_given():
