@@ -7,6 +7,7 @@ import pytest
 
 from uopc.backend_c import kernel_source
 from uopc.backend_c.toolchain import BASE_FLAGS, find_compiler
+from uopc.composite import pad
 from uopc.config import overriding
 from uopc.dtype import DTYPES, DType, boolean, f32, f64, i8, i32, i64, u8, u64
 from uopc.uop import Ops, UOp
@@ -138,6 +139,14 @@ def test_a_reduction_in_form():
     ]
 
 
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_what_is_padded_is_read_where_it_is(dtype: DType, tmp_path):
+    text = printed(pad(buf(0, 6, dtype), [(1, 2)]))
+    gate, index = "((0<ridx0)&(ridx0<7))", "(ridx0+-1)"
+    assert re.search(re.escape(f" = ({gate}?data0[{index}]:") + "0", text)
+    compiles(text, tmp_path)
+
+
 def test_constants_come_last_and_axes_of_one_have_no_loop():
     x = buf(0, 4).reshape((1, 4, 1))
     assert "(val1+1.0f)" in printed(1.0 + x)
@@ -212,16 +221,19 @@ LARGE = 1 << 16
 @pytest.mark.parametrize(("n", "wide"), [(LARGE - 1, True), (LARGE >> 1, False)])
 def test_positions_beyond_31_bits_are_counted_in_64(n: int, wide: bool, opt: int):
     view = buf(0, n).reshape((n, 1)).expand((n, n))
-    for u in (view.reduce(Ops.ADD, 2), view.permute((1, 0)).reduce(Ops.MAX, 1), view):
+    for u in (view, view.reshape((n * n,)).reduce(Ops.ADD, 1)):
         loops = re.findall(r"for \((.*?) ridx", printed(u, opt))
         assert set(loops) == {"long long" if wide else "int"}
+    for u in (view.reduce(Ops.ADD, 2), view.permute((1, 0)).reduce(Ops.MAX, 1)):
+        assert "long long" not in printed(u, opt)  # many rounds, but no such position
 
 
 def test_a_gathered_position_beyond_31_bits():
-    table = buf(0, LARGE).reshape((LARGE, 1)).expand((LARGE, LARGE))
+    table = buf(0, LARGE * LARGE).reshape((LARGE, LARGE))
     lines = body(table.index(buf(1, 3, i32)).reduce(Ops.ADD, 1))
     # The index keeps its own type until it becomes a position.
-    assert "float val4 = data0[((long long)(alu3?val2:0))];" in lines
+    place = "((((long long)(alu3?val2:0))*65536LL)+ridx1)"
+    assert f"float val4 = data0[{place}];" in lines
     assert "_Bool alu3 = ((-1<val2)&(val2<65536));" in lines
     assert [line.split()[1] for line in lines if line[:3] == "for"] == ["(long"] * 2
 
@@ -256,16 +268,15 @@ def test_literals_are_the_shortest_text_with_that_value(
 # What gcc 12.2 gets wrong
 
 
-def test_nested_float_sums_are_kept_apart_when_optimised():
-    x = buf(0, 64).reshape((8, 8))
+def test_inner_loops_are_not_unrolled_behind_the_schedule_s_back():
     pragma = "#pragma GCC unroll 1\n"
-    nested = x.reduce(Ops.ADD, 2)
-    assert printed(nested, 1).count(pragma) == 1
-    assert pragma not in printed(nested, 0)
-    # One loop per accumulator, integers, and maxima's companions need none.
-    assert pragma not in printed(x.reduce(Ops.ADD, 1), 1)
-    ints = buf(0, 64, i32).reshape((8, 8)).reduce(Ops.ADD, 2)
-    assert pragma not in printed(ints, 1)
+    for dtype in (f32, i32):
+        x = buf(0, 64, dtype).reshape((8, 8))
+        both = x.reduce(Ops.ADD, 2)
+        for nested in (both, x.permute((1, 0)), both.recip() if dtype is f32 else both):
+            assert printed(nested, 1).count(pragma) == 1
+            assert pragma not in printed(nested, 0)
+        assert pragma not in printed(buf(0, 64, dtype) + 1, 1)
 
 
 def test_lanes_of_a_block_may_be_unrolled():

@@ -10,10 +10,11 @@ from uopc.backend_c.types import c_literal, c_type
 from uopc.config import get
 from uopc.dtype import DType
 from uopc.simplify import Bounds
-from uopc.uop import OpDef, Ops, UOp, toposort
+from uopc.uop import Literal, OpDef, Ops, UOp, toposort
 
 # Deeper expressions get a name: compilers limit nested brackets to 256.
 MAX_DEPTH = 24
+PAD = "  "
 _NARROW = ("i8", "i16", "u8", "u16")
 
 Names = dict[UOp, str]
@@ -34,18 +35,16 @@ class KernelPrinter:
         self.lines: list[str] = []
         self.counter = 0
         self.declared: set[UOp] = set()
-        # Those that outlive the iterations of the loop being printed.
-        self.carried: frozenset[UOp] = frozenset()
         self.ranges = _range_names(sink)
 
     def text(self) -> str:
         """The function."""
         pointers = ", ".join(
-            f"{c_type(b.dtype)}* restrict data{b.arg[2]}"
+            f"{c_type(b.dtype)}* restrict data{b.arg.slot}"
             for b in global_buffers(self.sink)
         )
         self.lines = [f"void {self.sink.arg}({pointers}) {{"]
-        self._block(self.sink.src, {}, "  ")
+        self._block(self.sink.src, {}, PAD)
         return "\n".join([*self.lines, "}"]) + "\n"
 
     # -- statements -----------------------------------------------------------
@@ -66,31 +65,18 @@ class KernelPrinter:
 
     def _loop(self, end: UOp, names: Names, pad: str) -> None:
         loop, *body = end.src
-        r, extent = self.ranges[loop], loop.arg[1]
-        if get("UOPC_OPT") > 0 and self._adds_on(end):
+        r, extent = self.ranges[loop], loop.arg.extent
+        if get("UOPC_OPT") > 0 and pad != PAD and not _over_lanes(body):
+            # An inner loop that gcc 12 unrolls into the outer one, which it then
+            # vectorises, may come out wrong: sums with their terms out of order or
+            # lost (its bug 110381), guarded reads that give 0. Unrolling is the
+            # schedule's business; it asks for it by lanes.
             self.lines.append(f"{pad}#pragma GCC unroll 1")
         self.lines.append(
             f"{pad}for ({c_type(loop.dtype)} {r} = 0; {r} < {extent}; {r}++) {{"
         )
-        around, self.carried = self.carried, frozenset(self.declared)
-        self._block(tuple(body), names, pad + "  ")
-        self.carried = around
+        self._block(tuple(body), names, pad + PAD)
         self.lines.append(f"{pad}}}")
-
-    def _adds_on(self, end: UOp) -> bool:
-        """Whether a float accumulator goes on from one run of this loop to the next.
-
-        Such a loop must not be unrolled into the one around it: gcc up to 12.3
-        and 13.1 vectorises the chain of additions with its terms out of order, or
-        wrong ones (its bug 110381).
-        """
-        return any(
-            s.op is Ops.STORE
-            and s.src[0] in self.carried
-            and s.src[0].dtype.is_float
-            and end.src[0] not in toposort([s.src[1]])
-            for s in toposort([end])
-        )
 
     def _declare(self, s: UOp, rest: tuple[UOp, ...], pad: str) -> str:
         """Declare accumulators that ``s`` and later statements share.
@@ -103,10 +89,10 @@ class KernelPrinter:
             if buf in self.declared or buf not in later:
                 continue
             self.declared.add(buf)
-            if s.op is Ops.STORE and buf.arg[0] == 1:
+            if s.op is Ops.STORE and buf.arg.size == 1:
                 return c_type(buf.dtype) + " "
-            size = "" if buf.arg[0] == 1 else f"[{buf.arg[0]}]"
-            self.lines.append(f"{pad}{c_type(buf.dtype)} acc{buf.arg[2]}{size};")
+            size = "" if buf.arg.size == 1 else f"[{buf.arg.size}]"
+            self.lines.append(f"{pad}{c_type(buf.dtype)} acc{buf.arg.slot}{size};")
         return ""
 
     def _store(
@@ -162,7 +148,11 @@ class KernelPrinter:
                 index = texts[u.src[1]]
                 if get("UOPC_OPT") > 0 and _made_of_bool(u.src[1]):
                     index = self._opaque(index, u.src[1].dtype)
-                return self._place(u.src[0], index)
+                place = self._place(u.src[0], index)
+                if len(u.src) == 2:
+                    return place
+                zero = c_literal(Literal.of(0, u.dtype))
+                return f"({texts[u.src[2]]}?{place}:{zero})"
         spelling = self.spellings[u.op]
         if not isinstance(spelling, Spelling):
             spelling = spelling(u, self.bounds)
@@ -192,6 +182,14 @@ class KernelPrinter:
         return f"{name}({text})"
 
 
+def _over_lanes(body: Iterable[UOp]) -> bool:
+    """Whether a loop is over the neighbours that a schedule computes side by side."""
+    return any(
+        u.op is Ops.BUFFER and u.arg.space == "local" and u.arg.size > 1
+        for u in toposort(s for s in body if s.op is Ops.STORE)
+    )
+
+
 def _made_of_bool(index: UOp) -> bool:
     """Whether an index counts with a truth value, computed on the spot.
 
@@ -209,13 +207,15 @@ def _made_of_bool(index: UOp) -> bool:
 def global_buffers(sink: UOp) -> list[UOp]:
     """The kernel's arguments: BUFFERs it still reads or writes, by slot."""
     found = {u for u in toposort([sink]) if u.op is Ops.BUFFER}
-    return sorted((u for u in found if u.arg[4] == "global"), key=lambda u: u.arg[2])
+    return sorted(
+        (u for u in found if u.arg.space == "global"), key=lambda u: u.arg.slot
+    )
 
 
 def _range_names(sink: UOp) -> Names:
     """``ridx`` counted from 0 in the order of the loops' numbers."""
     ranges = {u for u in toposort([sink]) if u.op is Ops.RANGE}
-    ordered = sorted(ranges, key=lambda u: (u.arg[0], u.arg[1]))
+    ordered = sorted(ranges, key=lambda u: (u.arg.number, u.arg.extent))
     return {r: f"ridx{i}" for i, r in enumerate(ordered)}
 
 
@@ -229,7 +229,7 @@ def _count_uses(stores: Iterable[UOp]) -> dict[UOp, int]:
 
 def _locals(statements: Iterable[UOp]) -> list[UOp]:
     nodes = toposort(statements)
-    return [u for u in nodes if u.op is Ops.BUFFER and u.arg[4] == "local"]
+    return [u for u in nodes if u.op is Ops.BUFFER and u.arg.space == "local"]
 
 
 def _stored(statement: UOp) -> set[UOp]:
@@ -238,6 +238,8 @@ def _stored(statement: UOp) -> set[UOp]:
 
 def _forget(names: Names, written: set[UOp]) -> None:
     """Drop names of values read from buffers that have changed since."""
-    stale = [n for n in names if any(u in written for u in toposort([n]))]
-    for n in stale:
-        del names[n]
+    stale: set[UOp] = set()
+    for u in toposort(names):
+        if u in written or any(s in stale for s in u.src):
+            stale.add(u)
+            names.pop(u, None)

@@ -63,7 +63,7 @@ def _arguments(kernel: Kernel, sink: UOp) -> list[int]:
     """The plan buffers a kernel's C function takes, in order."""
     written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
     return [
-        kernel.out if b in written else kernel.args[b.arg[2]]
+        kernel.out if b in written else kernel.args[b.arg.slot]
         for b in global_buffers(sink)
     ]
 
