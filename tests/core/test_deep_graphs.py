@@ -1,12 +1,17 @@
-"""Chains of 100,000 nodes: no step may recurse, nor take more than linear time."""
+"""Chains of 100,000 nodes, once of a million: no step may recurse, and all are linear.
+
+What they cost is measured in ``benchmarks/graphs.py``.
+"""
 
 from __future__ import annotations
 
 import gc
+import itertools
+import pickle
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -14,7 +19,8 @@ import pytest
 from uopc.dtype import f32, i32
 from uopc.interp import ReferenceBackend, evaluate
 from uopc.kernelize import _plans, make_plan
-from uopc.runtime import new_buffer, realize
+from uopc.runtime import lower, new_buffer, realize
+from uopc.runtime.memory import plan_memory
 from uopc.simplify import Bounds, Simplifier
 from uopc.spec import check
 from uopc.tensor import Tensor
@@ -77,6 +83,10 @@ def test_print_and_parse(chain: UOp) -> None:
     assert parse_uir(text) is chain
 
 
+def test_pickle(chain: UOp) -> None:
+    assert pickle.loads(pickle.dumps(chain)) is chain
+
+
 def test_substitute(chain: UOp, source: UOp) -> None:
     other = UOp.buffer(3, f32, 5)
     (moved,) = substitute([chain], {source: other})
@@ -135,6 +145,127 @@ def test_free() -> None:
     del u
     assert watch() is None
     assert live_nodes() <= before
+
+
+def test_a_million_nodes() -> None:
+    before = live_nodes()
+    x = UOp.param(0, f32)
+    u = x
+    for i in range(1_000_000):
+        u = u + x if i % 2 else u * x
+    assert len(toposort([u])) == 1_000_001
+    data = pickle.dumps(u)
+    del u
+    assert live_nodes() <= before + 1
+    u = pickle.loads(data)
+    assert live_nodes() == before + 1_000_001
+    assert u.src[0].src[0].src[1] is x
+    del u, x
+    assert live_nodes() <= before
+
+
+def test_sixty_levels_of_sharing_in_every_pass(
+    source: UOp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2**60 paths, 60 nodes; with every check between passes that there is."""
+    monkeypatch.setenv("UOPC_CHECK", "3")
+    u = source * source.const_like(2.0**-60)
+    for _ in range(60):
+        u = u + u
+    assert parse_uir(to_uir(u)) is u
+    assert pickle.loads(pickle.dumps(u)) is u
+    (moved,) = substitute([u], {source: UOp.buffer(3, f32, 5)})
+    assert len(toposort([moved])) == len(toposort([u]))
+    (kernel,) = make_plan([u])[0].kernels
+    assert len(toposort([lower(kernel.ast, kernel.name)])) < 100
+    (result,) = realize([u])
+    np.testing.assert_array_equal(result, np.arange(3))
+    n = UOp(Ops.RANGE, (), (0, 3, i32))
+    for _ in range(60):
+        n = n + n
+    assert len(toposort([Simplifier()(n)])) <= 3
+
+
+def gathers(n: int) -> UOp:
+    table = UOp.buffer(64, i32, 0)
+    u = UOp.buffer(64, i32, 1)
+    for _ in range(n):
+        u = table.index(u)
+    return u
+
+
+def views(n: int) -> UOp:
+    x = UOp.buffer(64, f32, 0)
+    u = x
+    for _ in range(n):
+        u = u.reshape((8, 8)).permute((1, 0)).reshape((64,)) + x
+    return u
+
+
+def reductions(n: int) -> UOp:
+    x = UOp.buffer(64, f32, 0).reshape((8, 8))
+    total = x.reduce(Ops.ADD, 1)
+    for k in range(n):
+        total = total + (x * float(k)).reduce(Ops.ADD, 1)
+    return total
+
+
+def sums(n: int) -> UOp:
+    level = [UOp.buffer(4, f32, k) for k in range(n)]
+    while len(level) > 1:
+        level = [a + b for a, b in itertools.zip_longest(
+            level[::2], level[1::2], fillvalue=level[0])]  # fmt: skip
+    return level[0]
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions ``work`` calls: what it costs, without a clock."""
+    count = 0
+
+    def note(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+PASSES: dict[str, Callable[[UOp], object]] = {
+    "print": to_uir,
+    "parse": lambda u: parse_uir(to_uir(u)),
+    "pickle": lambda u: pickle.loads(pickle.dumps(u)),
+    "pickle many": lambda u: pickle.dumps(toposort([u])),
+    "make_plan": lambda u: make_plan([u]),
+    "lower": lambda u: lower(u, "k"),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("graph", [gathers, views, reductions, sums])
+def test_passes_are_linear(name: str, graph: Callable[[int], UOp]) -> None:
+    run = PASSES[name]
+    run(graph(3))  # what is only done the first time
+    small, large = (calls(lambda n=n: run(graph(n))) for n in (25, 200))
+    assert large < 1.4 * 8 * small
+
+
+def test_many_temporaries_are_placed_soon() -> None:
+    """Sums that are all alive at once, each a kernel of its own."""
+    x = UOp.buffer(16, f32, 0).reshape((4, 4))
+    parts = [(x * float(k)).reduce(Ops.ADD, 1) for k in range(3000)]
+    total = parts[-1]
+    for part in parts[:-1]:
+        total = total + part
+    plan, _ = make_plan([total])
+    assert len(plan.kernels) >= 3000
+    start = time.process_time()
+    memory = plan_memory(plan)
+    assert time.process_time() - start < 3
+    assert len(memory.offsets) >= 2999
 
 
 def test_building_and_freeing_take_linear_time() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from uopc.dtype import boolean, f32, f64, i8, i32, i64, u8
-from uopc.uop import Literal, Ops, UOp, live_nodes, toposort
+from uopc.uop import BufferArg, Literal, Ops, UOp, live_nodes, toposort
 from uopc.uop import node as node_module
 
 
@@ -128,6 +128,20 @@ def test_leaves_differ_by_every_part_of_their_argument() -> None:
     others = [(5, *base[1:]), (4, f64, *base[2:]), (4, f32, 1, 0, "global"),
               (4, f32, 0, 1, "global"), (4, f32, 0, 0, "local")]  # fmt: skip
     assert len({UOp(Ops.BUFFER, (), a) for a in (base, *others)}) == 6
+
+
+def test_arguments_of_several_fields_have_names_and_equal_plain_tuples() -> None:
+    local = UOp(Ops.BUFFER, (), (3, f64, 8, 2, "local"))
+    assert local.arg == (3, f64, 8, 2, "local")
+    assert UOp(Ops.BUFFER, (), BufferArg(3, f64, 8, 2, "local")) is local
+    assert (local.arg.size, local.arg.slot, local.arg.space) == (3, 8, "local")
+    param = UOp(Ops.PARAM, (), (41, f32, (2, 3)))
+    assert (param.arg.slot, param.arg.shape) == (41, (2, 3))
+    loop = UOp(Ops.RANGE, (), (9, 37, i64))
+    assert (loop.arg.number, loop.arg.extent, loop.arg.dtype) == (9, 37, i64)
+    total = x().reduce(Ops.MAX, 1)
+    assert (total.arg.op, total.arg.n) == (Ops.MAX, 1)
+    assert UOp(Ops.REDUCE, (x(),), (Ops.MAX, 1)) is total
 
 
 def test_constructors_never_simplify() -> None:

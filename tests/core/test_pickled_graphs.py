@@ -132,6 +132,16 @@ def test_picklers_at_work_at_once_do_not_mix_up_what_they_wrote() -> None:
         assert [unpickler.load() for _ in nodes[10:]] == nodes[10:]
 
 
+def test_what_one_pickler_wrote_in_many_steps_another_writes_in_one() -> None:
+    nodes = chain(2000)
+    first = pickle.Pickler(io.BytesIO())
+    for u in nodes:
+        first.dump(u)
+    data = pickle.dumps(nodes[-1])  # not as 2000 parts, one inside the other
+    assert pickle.loads(data) is nodes[-1]
+    assert len(data) < 20 * len(nodes)
+
+
 def test_a_pickler_whose_memo_is_cleared_starts_afresh() -> None:
     nodes = chain(20)
     file = io.BytesIO()

@@ -12,6 +12,7 @@ from uopc.dtype import DTYPES, boolean, f32, f64, i8, i32, i64, u8, u64
 from uopc.interp import evaluate
 from uopc.rangeify import rangeify
 from uopc.schedule import Blocked, apply_schedule, choose_schedule
+from uopc.simplify import Bounds
 from uopc.spec import check
 from uopc.testing.bounded import differences, evaluate_bounded
 from uopc.testing.graphs import random_graph
@@ -261,11 +262,32 @@ def test_several_outputs_of_one_shape(run_program) -> None:
 
 
 def test_positions_beyond_32_bits_are_64_bits_wide() -> None:
-    wide = UOp.buffer(2**33, f32, 0)
-    for u, dtype in [(wide.shrink([(2**32, 2**32 + 4)]), i64), (numbers(6)[0], i32)]:
-        sink = rangeify([u], "k")
-        ranges = [n for n in toposort([sink]) if n.op is Ops.RANGE]
-        assert {n.dtype for n in ranges} == {dtype}
+    wide, two, row = (UOp.buffer(n, i8, 0) for n in (2**33, 2, 2**16))
+    square = row.reshape((2**16, 1)).expand((2**16, 2**16))
+    for u, dtype in [
+        (numbers(6)[0], i32),
+        (UOp.buffer(2**31 - 1, i8, 0) + 1, i32),
+        (UOp.buffer(2**31, i8, 0) + 1, i64),
+        (wide.shrink([(2**32, 2**32 + 4)]), i64),
+        (wide.reshape((2**16, 2**17)).shrink([(5, 7), (0, 4)]), i64),
+        # Four billion rounds, but no number above 2**16.
+        (square.reduce(Ops.ADD, 2), i32),
+        (square.reduce(Ops.ADD, 1), i32),
+        (square.permute((1, 0)).reduce(Ops.MAX, 1), i32),
+        # Positions in the middle that no buffer has.
+        (square.reshape((2**32,)).reduce(Ops.ADD, 1), i64),
+        (square.reshape((2**17, 2**15)).reduce(Ops.ADD, 1), i64),
+        (two.reshape((2, 1)).expand((2, 2**32)).reduce(Ops.MAX, 1), i64),
+        (two.reshape((2, 1, 1)).expand((2, 2**16, 2**16)).reduce(Ops.MAX, 2), i32),
+        (square, i64),  # what is stored is that large
+    ]:
+        nodes = toposort([rangeify([u], "k")])
+        assert {n.dtype for n in nodes if n.op is Ops.RANGE} == {dtype}
+        bounds = Bounds()
+        stores = [n.src[1] for n in nodes if n.op is Ops.STORE]
+        reads = [n.src[1] for n in nodes if n.op is Ops.INDEX]
+        for n in toposort(stores + reads, lambda u: () if u.op is Ops.INDEX else u.src):
+            assert not bounds.wraps(n)
 
 
 def test_what_is_no_graph_is_refused() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uopc.dtype import DTYPES, boolean, f32, i8, i32, u8, u32
-from uopc.simplify import Simplifier, fold
+from uopc.simplify import RULES, Bounds, Simplifier, fold
 from uopc.uop import BUILTIN_OPS, Ops, UOp
 
 TYPES = (i8, u8, i32, u32, boolean, f32)
@@ -88,3 +88,31 @@ def test_one_is_not_true() -> None:
     for u in (i.ne(1), i.ne(1).logical_not(), i.ne(1).where(a, b), i.eq(1)):
         assert Simplifier()(u) is u
     assert Simplifier()(i.ne(1).logical_not().where(a, b)) is i.ne(1).where(b, a)
+
+
+def at_the_end_of_u8(r: UOp) -> UOp:
+    return (r.cast(u8) * 3).maximum(189) % 7
+
+
+def just_below_the_largest(r: UOp) -> UOp:
+    return (r * -1 + i32.max - 1) % 12_118 < 3_029
+
+
+def unsimplified_digits(r: UOp) -> UOp:
+    return r // 1 + r % 1 + r
+
+
+@pytest.mark.parametrize(
+    "build", [at_the_end_of_u8, just_below_the_largest, unsimplified_digits]
+)
+def test_rules_come_to_an_end_where_types_end(build, evaluate_over, same_bits) -> None:
+    r = UOp(Ops.RANGE, (), (0, 67, i32))
+    values = {r: np.arange(67, dtype=np.int32)}
+    u = build(r)
+    new = Simplifier()(u)
+    same_bits(*(np.broadcast_to(evaluate_over(n, values), 67) for n in (new, u)))
+    for rule in RULES:  # also on what another rule would have simplified first
+        if rule.pattern.op is u.op:
+            better = rule.apply(u, Bounds())
+            got = evaluate_over(u if better is None else better, values)
+            same_bits(np.broadcast_to(got, 67), evaluate_over(u, values))

@@ -32,6 +32,7 @@ BROKEN: list[tuple[str, Callable[[], UOp], str]] = [
     ("graph", lambda: LOOP + 1, "no loop ops in a graph"),
     ("graph", lambda: UOp.buffer(3, f32, 0, space="local") + 1.0, "a buffer is global"),
     ("graph", lambda: UOp.param(0, f32) + 1.0, "no unbound param"),
+    ("graph", lambda: UOp(Ops.INDEX, (BUF, ZERO, ZERO < 1)), "reads have no gate"),
     ("loops", lambda: BUF.reshape((2, 3)), "only scalar ops, reads, loops and stores"),
     ("loops", lambda: BUF.reduce(Ops.ADD, 1), "only scalar ops"),
     ("loops", lambda: UOp.stack([ONE, ONE]), "only scalar ops"),

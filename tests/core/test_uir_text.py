@@ -190,3 +190,10 @@ def test_large_sizes_read_back() -> None:
 def test_unused_lines_are_allowed_and_the_last_is_the_root() -> None:
     text = "%0 = iota 4\n%1 = iota 5\n%2 = cast %0 : dtype=f32"
     assert parse_uir(text) is UOp(Ops.IOTA, (), 4).cast(f32)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES.values() if d.is_float], ids=str)
+def test_a_float_is_printed_with_the_fewest_digits(dtype) -> None:
+    for text in ("0.1", "-0.3", "1.0", "0.7", "20.0", "1e-05", "1.5", "3.1"):
+        literal = Literal.of(float(text), dtype)
+        assert format_literal(literal).partition(":")[0] == text

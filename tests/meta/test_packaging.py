@@ -33,7 +33,11 @@ OTHERS = {
     "uopc-backend-c": {"numpy"},
     "uopc-nn": {"numpy", "tqdm"},
 }
-EXTRAS = {"uopc-backend-c": {"zig": {"ziglang"}}, "uopc-nn": {"plot": {"matplotlib"}}}
+EXTRAS = {
+    "uopc-core": {"testing": {"hypothesis"}},
+    "uopc-backend-c": {"zig": {"ziglang"}},
+    "uopc-nn": {"plot": {"matplotlib"}},
+}
 PLUGINS = {
     "uopc-core": {"core": "uopc.plugins.builtin"},
     "uopc-autodiff": {"autodiff": "uopc.autodiff.plugin"},

@@ -1,6 +1,6 @@
 void e_5(float* restrict data0) {
   for (int ridx0 = 0; ridx0 < 5; ridx0++) {
-    data0[ridx0] = ((ridx0<1)?0.0f:((ridx0<3)?1.0f:0.0f));
+    data0[ridx0] = (((0<ridx0)&(ridx0<3))?1.0f:0.0f);
   }
 }
 

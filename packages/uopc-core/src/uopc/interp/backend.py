@@ -40,7 +40,7 @@ class ReferenceProgram:
         self._steps = []
         for k in plan.kernels:
             leaves = [u for u in toposort([k.ast]) if u.op is Ops.BUFFER]
-            reads = [(u, k.args[u.arg[2]]) for u in leaves]
+            reads = [(u, k.args[u.arg.slot]) for u in leaves]
             self._steps.append((k.ast, reads, k.out))
 
     def __call__(self, arrays: Sequence[Array]) -> None:

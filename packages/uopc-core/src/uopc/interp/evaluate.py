@@ -103,7 +103,7 @@ def _summed_products(
         for u in order
         if u.op is Ops.REDUCE
         and u not in data
-        and u.arg[0] is Ops.ADD
+        and u.arg.op is Ops.ADD
         and u.dtype.is_float
         and not u.dtype.is_half  # their products are rounded before they are summed
         and u.src[0].op is Ops.MUL

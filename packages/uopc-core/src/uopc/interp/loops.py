@@ -22,17 +22,20 @@ def run_loops(sink: UOp, data: Mapping[int, Array]) -> dict[int, Array]:
     ``data`` holds the flat arrays that it reads, by slot. Raises IndexError for
     a read or write outside its buffer.
     """
-    runner = _Runner(data)
+    runner = _Runner(sink, data)
     for statement in sink.src:
         runner.run(statement)
     return runner.stored
 
 
 class _Runner:
-    def __init__(self, data: Mapping[int, Array]) -> None:
-        self.memory: dict[UOp, Array] = {}
+    def __init__(self, sink: UOp, data: Mapping[int, Array]) -> None:
+        written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
+        self.memory = {b: np.zeros(b.shape, b.dtype.numpy) for b in written}
         self.data = data
-        self.stored: dict[int, Array] = {}
+        self.stored: dict[int, Array] = {
+            b.arg.slot: x for b, x in self.memory.items() if b.arg.space == "global"
+        }
         self.ranges: dict[UOp, Any] = {}
         self.orders: dict[UOp, list[UOp]] = {}
 
@@ -40,16 +43,12 @@ class _Runner:
         """Execute one statement."""
         if statement.op is Ops.END:
             loop, *body = statement.src
-            for i in range(loop.arg[1]):
+            for i in range(loop.arg.extent):
                 self.ranges[loop] = loop.dtype.numpy.type(i)
                 for s in body:
                     self.run(s)
             return
         target, index, value = statement.src
-        if target not in self.memory:
-            self.memory[target] = np.zeros(target.shape, target.dtype.numpy)
-            if target.arg[4] == "global":
-                self.stored[target.arg[2]] = self.memory[target]
         values = self._evaluate(statement)
         self.memory[target][_inside(values[index], target)] = values[value]
 
@@ -73,7 +72,7 @@ class _Runner:
             buf = u.src[0]
             memory = self.memory.get(buf)
             if memory is None:
-                memory = self.data[buf.arg[2]]
+                memory = self.data[buf.arg.slot]
             if len(u.src) == 3 and not values[u.src[2]]:
                 return buf.dtype.numpy.type(0)
             return memory[_inside(values[u.src[1]], buf)]
@@ -82,6 +81,6 @@ class _Runner:
 
 def _inside(index: Any, buf: UOp) -> int:
     i = int(index)
-    if not 0 <= i < buf.arg[0]:
-        raise IndexError(f"index {i} is outside a buffer of {buf.arg[0]} elements")
+    if not 0 <= i < buf.arg.size:
+        raise IndexError(f"index {i} is outside a buffer of {buf.arg.size} elements")
     return i

@@ -45,7 +45,7 @@ def inline_cost(order: Sequence[UOp], stored: Collection[UOp]) -> dict[UOp, int]
         elif u.op.kind in ("leaf", "reduce") or u in stored:
             cost[u] = 1
         else:
-            cost[u] = min(_COST_CAP, u.op.cost + sum(cost[s] for s in u.src))
+            cost[u] = min(_COST_CAP, u.op.cost + sum([cost[s] for s in u.src]))
     return cost
 
 

@@ -15,10 +15,10 @@ from uopc.config import get
 from uopc.dtype import DType
 from uopc.kernelize.group import choose_buffers
 from uopc.kernelize.prepare import prepare
-from uopc.kernelize.split import cuts, kernel_nodes
+from uopc.kernelize.split import cuts
 from uopc.plugins import registry
 from uopc.spec import check
-from uopc.uop import OpDef, Ops, UOp, toposort
+from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 Key = tuple[Any, ...]
 _plans: dict[Key, Plan] = {}
@@ -77,6 +77,7 @@ def _everything(op: OpDef) -> bool:
     return True
 
 
+@collector_paused()
 def make_plan(
     roots: Sequence[UOp],
     leaves: Mapping[UOp, UOp] | None = None,
@@ -133,7 +134,7 @@ def _build(roots: Sequence[UOp], inputs: Sequence[UOp]) -> Plan:
         forced |= more
         stored = choose_buffers(order, computed, forced)
     number = {b: i for i, b in enumerate(inputs)}
-    buffers = [PlanBuffer(b.arg[0], b.dtype, "input") for b in inputs]
+    buffers = [PlanBuffer(b.arg.size, b.dtype, "input") for b in inputs]
     kernels: list[Kernel] = []
     for u in order:
         if u not in stored:
@@ -156,17 +157,17 @@ def _view_of_buffer(u: UOp) -> UOp | None:
 
 
 def _kernel(root: UOp, stored: set[UOp], number: Mapping[UOp, int]) -> Kernel:
-    inside = set(kernel_nodes(root, stored))
-    walk = toposort([root], lambda u: u.src if u in inside else ())
+    walk = toposort([root], lambda u: u.src if u is root or u not in stored else ())
     new: dict[UOp, UOp] = {}
     args: dict[int, int] = {}
+    kind = "e"
     for u in walk:
-        if u in inside and u.op is not Ops.BUFFER:
-            new[u] = u.with_src(tuple(new[s] for s in u.src))
+        if u is root or (u not in stored and u.op is not Ops.BUFFER):
+            new[u] = u.with_src(tuple([new[s] for s in u.src]))
+            kind = "r" if u.op is Ops.REDUCE else kind
             continue
         slot = args.setdefault(number[u], len(args))
         new[u] = UOp.buffer(math.prod(u.shape), u.dtype, slot).reshape(u.shape)
-    kind = "r" if any(u.op is Ops.REDUCE for u in inside) else "e"
     name = "_".join([kind, *map(str, root.shape)])
     return Kernel(name, new[root], tuple(args), number[root])
 

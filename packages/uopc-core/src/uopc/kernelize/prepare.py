@@ -25,14 +25,14 @@ def prepare(
 
     Arithmetic on half types becomes arithmetic in f32. Ops that the backend does
     not support are replaced by their ``lower``, again and again until none is left.
-    Raises NotImplementedError for an op
-    with neither a spelling nor a ``lower``.
+    Raises NotImplementedError for an op with neither a spelling nor a ``lower``.
     """
-    current = _rewrite(roots, leaves, supports)
+    current, lowered = _rewrite(roots, leaves, supports)
     for _ in range(MAX_LOWERINGS):
-        if all(supports(u.op) and not _is_half_work(u) for u in toposort(current)):
+        if not lowered:
             return current
-        current = _rewrite(current, {}, supports)
+        # What an op is lowered to may have to be lowered in turn.
+        current, lowered = _rewrite(current, {}, supports)
     raise RuntimeError("lowering of ops does not come to an end")
 
 
@@ -40,34 +40,46 @@ def _rewrite(
     roots: Sequence[UOp],
     leaves: Mapping[UOp, UOp],
     supports: Callable[[OpDef], bool],
-) -> list[UOp]:
+) -> tuple[list[UOp], bool]:
+    """The roots, and whether any op was lowered."""
+    order = toposort(roots, lambda n: () if n in leaves else n.src)
+    halves = any(dtype.is_half for dtype in {u.dtype for u in order})
+    ops = {u.op for u in order}
+    unsupported = {op for op in ops if not supports(op)}
+    lowered = False
     new: dict[UOp, UOp] = {}
-    for u in toposort(roots, lambda n: () if n in leaves else n.src):
+    for u in order:
         if u in leaves:
             new[u] = leaves[u].reshape(u.shape)
             continue
         if u.op is Ops.STAGE and u.arg == "detach" and u.src[0].op is not Ops.CONST:
             new[u] = new[u.src[0]]
             continue  # around a constant it stays: a bare index is checked at once
-        v = u.with_src(tuple(new[s] for s in u.src))
-        if _is_half_work(v):
-            v = _in_f32(v)
-        elif not supports(v.op):
+        v = u.with_src(tuple([new[s] for s in u.src]))
+        if halves and _is_half_work(v):
+            v, lowered = _in_f32(v), True
+        elif v.op in unsupported:
             if v.op.lower is None:
                 raise NotImplementedError(
                     f"the backend has no spelling for {v.op.name} and the op has no "
                     "'lower'; register one with the uopc_register_spellings hook"
                     f"{current().failure_note()}"
                 )
-            lowered = v.op.lower(v)
-            if lowered.shape != v.shape or lowered.dtype is not v.dtype:
-                raise ValueError(
-                    f"{v.op.name}: 'lower' gave {lowered.dtype}{list(lowered.shape)}, "
-                    f"expected {v.dtype}{list(v.shape)}"
-                )
-            v = lowered
+            v, lowered = _lowered(v), True
         new[u] = _grouped(_merged(v))
-    return [new[r] for r in roots]
+    return [new[r] for r in roots], lowered
+
+
+def _lowered(u: UOp) -> UOp:
+    """The node written in other ops, which is anybody's code."""
+    assert u.op.lower is not None
+    v = u.op.lower(u)
+    if v.shape != u.shape or v.dtype is not u.dtype:
+        raise ValueError(
+            f"{u.op.name}: 'lower' gave {v.dtype}{list(v.shape)}, "
+            f"expected {u.dtype}{list(u.shape)}"
+        )
+    return v
 
 
 def _is_half_work(u: UOp) -> bool:

@@ -11,12 +11,12 @@ over a local accumulator. The result is a tree of statements::
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from uopc.dtype import DType, boolean, i32, i64
-from uopc.rangeify.movement import Index, Indexer
+from uopc.rangeify.movement import Index, Indexer, runs
 from uopc.simplify import Simplifier
-from uopc.uop import OpDef, Ops, UOp, substitute, toposort
+from uopc.uop import Ops, UOp, toposort
 
 Use = tuple[UOp, Index]
 # Numbers from here on name gathered indices, which act like loop variables
@@ -38,7 +38,7 @@ class _Rangeify:
         self.roots = roots
         self.order = toposort(roots)
         self.simplify = Simplifier()
-        self.dtype = _index_dtype(self.order)
+        self.dtype = _index_dtype(roots, self.order)
         self.indexer = Indexer(self.dtype, self.simplify)
         self.uses: dict[UOp, dict[Index, None]] = {}
         self.src_uses: dict[Use, list[Use]] = {}
@@ -229,7 +229,7 @@ class _Rangeify:
         self.accumulators += 1
         zero = self.indexer.const(0)
         read = UOp(Ops.INDEX, (acc, zero))
-        start = UOp(Ops.STORE, (acc, zero, identity(op, u.dtype)))
+        start = UOp(Ops.STORE, (acc, zero, UOp.const(op.identity(u.dtype), u.dtype)))
         step = UOp(op, (read, value))
         statement = UOp(Ops.STORE, (acc, zero, step))
         for r in reversed(loops):
@@ -244,9 +244,11 @@ class _Rangeify:
         r, block = inner, [*self.body[inner]]
         roots = [*block, *values, *(s for b in self.body.values() for s in b)]
         # Stand-ins give way first, so that reads which vanish are not counted.
-        stand_ins = self._stand_ins()
-        used = toposort(substitute(roots, stand_ins))
-        slots = [u.arg[2] for u in used if u.op is Ops.BUFFER and u.arg[4] == "global"]
+        safe = self._clamped()
+        used = toposort(_in_place(roots, safe))
+        slots = [
+            u.arg.slot for u in used if u.op is Ops.BUFFER and u.arg.space == "global"
+        ]
         slot = max(slots, default=-1) + 1
         for k, value in enumerate(values):
             size = math.prod(self.roots[0].shape)
@@ -257,21 +259,30 @@ class _Rangeify:
             r = self.parent[r]
             block = [*self.body[r], end]
         sink = UOp(Ops.SINK, tuple(block), name)
-        return self.simplify(substitute([sink], stand_ins)[0])
+        return self.simplify(_in_place([sink], safe)[0])
 
-    def _stand_ins(self) -> dict[UOp, UOp]:
+    def _clamped(self) -> dict[UOp, UOp]:
         """What each gathered index stands for: clamped, so reads are in bounds."""
         safe: dict[UOp, UOp] = {}
         for r, (use, extent) in self.gathered.items():
             i = self.values[use]
             clamped = _in_range(i, extent).where(i, i.const_like(0))
             safe[r] = clamped.cast(self.dtype)
-        # An index may be gathered itself: what it reads is put in place first.
-        result: dict[UOp, UOp] = {}
-        for u in toposort(safe, lambda n: (safe[n],) if n in safe else n.src):
-            if u in safe:
-                result[u] = substitute([safe[u]], result)[0]
-        return result
+        return safe
+
+
+def _in_place(roots: Sequence[UOp], safe: Mapping[UOp, UOp]) -> list[UOp]:
+    """The roots with the indices for their stand-ins.
+
+    An index may be gathered itself: what it reads is put in place first.
+    """
+    new: dict[UOp, UOp] = {}
+    for u in toposort(roots, lambda n: (safe[n],) if n in safe else n.src):
+        if u in safe:
+            new[u] = new[safe[u]]
+        else:
+            new[u] = u.with_src(tuple([new[s] for s in u.src]))
+    return [new[r] for r in roots]
 
 
 def _in_range(i: UOp, extent: int) -> UOp:
@@ -284,16 +295,12 @@ def _in_range(i: UOp, extent: int) -> UOp:
     return inside & (i < UOp.const(extent, i.dtype))
 
 
-def identity(op: OpDef, dtype: DType) -> UOp:
-    """What a reduction by ``op`` starts from."""
-    if op is Ops.ADD:
-        return UOp.const(0, dtype)
-    if op is Ops.MUL:
-        return UOp.const(1, dtype)
-    return UOp.const(float("-inf") if dtype.is_float else dtype.min, dtype)
-
-
-def _index_dtype(order: Sequence[UOp]) -> DType:
-    """64-bit only where some position does not fit 32 bits."""
-    largest = max((math.prod(u.shape) for u in order), default=0)
+def _index_dtype(roots: Sequence[UOp], order: Sequence[UOp]) -> DType:
+    """64-bit only where some position that is computed does not fit 32 bits."""
+    largest = max((math.prod(u.shape) for u in roots), default=0)
+    for u in order:
+        largest = max(largest, *u.shape, 0)
+        if u.op is Ops.RESHAPE and 0 not in u.shape:
+            sizes = (math.prod(u.shape[j]) for _, j in runs(u.src[0].shape, u.shape))
+            largest = max(largest, *sizes, 0)
     return i32 if largest < 2**31 else i64

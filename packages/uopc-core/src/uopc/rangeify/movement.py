@@ -7,7 +7,7 @@ index is one integer expression per axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from uopc.dtype import DType
 from uopc.simplify import Simplifier
@@ -54,12 +54,8 @@ class Indexer:
         return _RULES[u.op](self, u, index)
 
 
-def _reshape(self: Indexer, u: UOp, index: Index) -> Index:
-    """Match runs of axes with equal element counts, and divide only in those."""
-    inner, outer = u.src[0].shape, u.shape
-    if 0 in inner:
-        return tuple(self.const(0) for _ in inner)
-    result: list[UOp] = []
+def runs(inner: Sequence[int], outer: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Runs of axes of two shapes with equal element counts, as short as possible."""
     i = j = 0
     while i < len(inner) or j < len(outer):
         first_i, first_j = i, j
@@ -74,12 +70,22 @@ def _reshape(self: Indexer, u: UOp, index: Index) -> Index:
                 size_i, i = size_i * inner[i], i + 1
             else:
                 size_j, j = size_j * outer[j], j + 1
-        old, new = inner[first_i:i], outer[first_j:j]
-        kept = [k for k, n in zip(index[first_j:j], new, strict=True) if n > 1]
+        yield slice(first_i, i), slice(first_j, j)
+
+
+def _reshape(self: Indexer, u: UOp, index: Index) -> Index:
+    """Match runs of axes with equal element counts, and divide only in those."""
+    inner, outer = u.src[0].shape, u.shape
+    if 0 in inner:
+        return tuple(self.const(0) for _ in inner)
+    result: list[UOp] = []
+    for i, j in runs(inner, outer):
+        old, new = inner[i], outer[j]
+        kept = [k for k, n in zip(index[j], new, strict=True) if n > 1]
         if sum(n > 1 for n in old) == len(kept) == 1:
             result += [kept[0] if n > 1 else self.const(0) for n in old]
         else:
-            position = self.flatten(index[first_j:j], new)
+            position = self.flatten(index[j], new)
             result += self.unflatten(position, old)
     return tuple(result)
 

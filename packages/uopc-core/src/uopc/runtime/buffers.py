@@ -64,7 +64,7 @@ def buffer_data(node: UOp) -> Array:
         return _data[node]
     except KeyError:
         why = _released.get(node, "it was never given any")
-        raise RuntimeError(f"buffer {node.arg} has no data: {why}") from None
+        raise RuntimeError(f"buffer {tuple(node.arg)} has no data: {why}") from None
 
 
 def release(node: UOp, why: str) -> None:

@@ -14,9 +14,10 @@ from uopc.runtime.validate import require_text_form, same_meaning
 from uopc.schedule import apply_schedule, choose_schedule
 from uopc.spec import SpecError, check
 from uopc.uir import to_uir
-from uopc.uop import UOp, toposort
+from uopc.uop import UOp, collector_paused, toposort
 
 
+@collector_paused()
 def lower(ast: UOp, name: str) -> UOp:
     """One kernel, from a graph over whole arrays to a scheduled loop program.
 

@@ -31,9 +31,9 @@ def same_meaning(before: UOp, after: UOp) -> bool:
         return True
     # The output of ``after`` may have the slot of a buffer that it reads no more.
     data = {
-        u.arg[2]: _made_up(u.shape[0], u.dtype, u.arg[2])
+        u.arg.slot: _made_up(u.shape[0], u.dtype, u.arg.slot)
         for u in toposort([before])
-        if u.op is Ops.BUFFER and u.arg[4] == "global"
+        if u.op is Ops.BUFFER and u.arg.space == "global"
     }
     return _all_near(_outputs(before, data), _outputs(after, data))
 
@@ -78,7 +78,7 @@ def _outputs(form: UOp, data: dict[int, Array]) -> list[Array]:
     if form.op is Ops.SINK:
         stored = run_loops(form, data)
         return [stored[slot] for slot in sorted(stored)]
-    leaves = {u: data[u.arg[2]] for u in toposort([form]) if u.op is Ops.BUFFER}
+    leaves = {u: data[u.arg.slot] for u in toposort([form]) if u.op is Ops.BUFFER}
     return [evaluate([form], leaves, contract=False)[0].reshape(-1)]
 
 
@@ -87,7 +87,7 @@ def _work(sink: UOp) -> int:
     work: dict[UOp, int] = {}
     for u in toposort([sink]):
         inner = sum(work[s] for s in u.src)
-        extent = u.src[0].arg[1] if u.op is Ops.END else 1
+        extent = u.src[0].arg.extent if u.op is Ops.END else 1
         work[u] = min(extent * (inner + 1), MAX_WORK + 1)
     return work[sink]
 

@@ -47,7 +47,9 @@ def _output_loop(sink: UOp) -> tuple[UOp, list[UOp]] | None:
 def _reads_in_reductions(body: list[UOp], loop: UOp) -> list[UOp]:
     """Reads of memory that move with ``loop`` and with a loop inside it."""
     reads = [
-        u for u in toposort(body) if u.op is Ops.INDEX and u.src[0].arg[4] == "global"
+        u
+        for u in toposort(body)
+        if u.op is Ops.INDEX and u.src[0].arg.space == "global"
     ]
     inner = {u.src[0] for u in toposort(body) if u.op is Ops.END}
     return [u for u in reads if loop in (r := set(toposort([u]))) and r & inner]

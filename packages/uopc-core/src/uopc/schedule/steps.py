@@ -38,10 +38,12 @@ def apply_schedule(sink: UOp, steps: Sequence[Step]) -> UOp:
 
 def _blocked(sink: UOp, step: Step) -> UOp:
     nodes = toposort([sink])
-    end = next(u for u in nodes if u.op is Ops.END and u.src[0].arg[0] == step.number)
+    end = next(
+        u for u in nodes if u.op is Ops.END and u.src[0].arg.number == step.number
+    )
     loop = end.src[0]
     number, extent, dtype = loop.arg
-    fresh = 1 + max(u.arg[0] for u in nodes if u.op is Ops.RANGE)
+    fresh = 1 + max(u.arg.number for u in nodes if u.op is Ops.RANGE)
     outer = UOp(Ops.RANGE, (), (number, extent // step.width, dtype))
     inner = UOp(Ops.RANGE, (), (fresh, step.width, dtype))
     position = outer * UOp.const(step.width, dtype) + inner
@@ -57,8 +59,8 @@ def _widen(end: UOp, inner: UOp, width: int) -> dict[UOp, UOp]:
     """One accumulator per lane: reads and stores at index ``inner``."""
     changes: dict[UOp, UOp] = {}
     for u in toposort([end]):
-        if u.op is Ops.BUFFER and u.arg[4] == "local":
-            wide = UOp.buffer(width, u.dtype, u.arg[2], space="local")
+        if u.op is Ops.BUFFER and u.arg.space == "local":
+            wide = UOp.buffer(width, u.dtype, u.arg.slot, space="local")
             zero = UOp.const(0, inner.dtype)
             changes[u] = wide
             changes[UOp(Ops.INDEX, (u, zero))] = UOp(Ops.INDEX, (wide, inner))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Sequence
 
-from uopc.uop import Ops, UOp, toposort
+from uopc.simplify.linear import Interval, Sum, decompose, span
+from uopc.uop import OpDef, Ops, UOp, toposort
 
-Interval = tuple[int, int]
+Facts = tuple[tuple[UOp, Interval], ...]
 
 
 class Bounds:
@@ -15,80 +17,132 @@ class Bounds:
     Sums and products are computed exactly and fall back to the whole range of
     the dtype when they might wrap, so a stated interval is always true.
     ``known`` are intervals that are taken for granted.
+
+    Attributes:
+        plain: the intervals without what is taken for granted.
+        taken_apart: the addends of nodes, remembered for ``decompose``.
     """
 
-    def __init__(self, known: Iterable[tuple[UOp, Interval]] = ()) -> None:
+    def __init__(self, known: Facts = (), plain: Bounds | None = None) -> None:
+        self._known = known
         self._memo: dict[UOp, Interval] = dict(known)
+        self._wraps: dict[UOp, bool] = {}
+        self.plain = self if plain is None else plain
+        self.taken_apart: dict[UOp, tuple[Sum, int]] = {}
+
+    @functools.cached_property
+    def sums(self) -> list[tuple[Sum, Interval]]:
+        """What is known of sums, for all that contain them."""
+        facts = [(u, i) for u, i in self._known if u.op is Ops.ADD]
+        return [(decompose(u, self.plain), i) for u, i in facts]
+
+    def given(self, more: Facts) -> Bounds:
+        """The intervals where more is known."""
+        return Bounds(self._known + more, self.plain) if more else self
 
     def __call__(self, u: UOp) -> Interval:
         """The interval of ``u``, whose dtype is an integer or bool."""
-        if u in self._memo:
-            return self._memo[u]
+        found = self._memo.get(u)
+        if found is not None:
+            return found
         # Deep expressions must not recurse, so the sources come first.
         for node in toposort([u], self._unknown):
-            lo, hi = self.exact(node)
-            if lo < node.dtype.min or hi > node.dtype.max:
-                lo, hi = node.dtype.min, node.dtype.max
-            self._memo[node] = (lo, hi)
+            interval = self.exact(node)
+            if node.op in _GROWING:
+                interval = self._inside(node, interval)
+            self._memo[node] = interval
         return self._memo[u]
 
     def _unknown(self, u: UOp) -> tuple[UOp, ...]:
-        return tuple(s for s in u.src if _bounded(s) and s not in self._memo)
+        return tuple(s for s in u.src if s not in self._memo and _bounded(s))
+
+    def _inside(self, u: UOp, interval: Interval) -> Interval:
+        """The interval of a sum or product, which might wrap."""
+        lo, hi = interval
+        self._wraps[u] = wraps = lo < u.dtype.min or hi > u.dtype.max
+        if wraps:
+            return u.dtype.min, u.dtype.max
+        if self.sums and u.op is Ops.ADD:
+            low, high = span(decompose(u, self), self)
+            return max(lo, low), min(hi, high)
+        return interval
 
     def wraps(self, u: UOp) -> bool:
         """Whether ``u``'s own operation might leave the range of its dtype."""
-        lo, hi = self.exact(u)
-        return lo < u.dtype.min or hi > u.dtype.max
+        if u.op in _GROWING and u not in self._wraps:
+            self._inside(u, self.exact(u))
+        return self._wraps.get(u, False)
 
     def exact(self, u: UOp) -> Interval:
         """The interval before wrapping, from the sources' intervals."""
-        whole = (u.dtype.min, u.dtype.max)
-        if any(s.dtype.is_float for s in u.src):
-            return whole
-        match u.op:
-            case Ops.CONST:
-                return int(u.value), int(u.value)
-            case Ops.RANGE:
-                return 0, max(0, u.arg[1] - 1)
-            case Ops.ADD:
-                (a, b), (c, d) = map(self, u.src)
-                return a + c, b + d
-            case Ops.MUL:
-                (a, b), (c, d) = map(self, u.src)
-                ends = (a * c, a * d, b * c, b * d)
-                return min(ends), max(ends)
-            case Ops.MAX:
-                (a, b), (c, d) = map(self, u.src)
-                return max(a, c), max(b, d)
-            case Ops.FLOORDIV:
-                (a, b), (c, d) = map(self, u.src)
-                if c <= 0:
-                    return whole
-                ends = (a // c, a // d, b // c, b // d)
-                return min(ends), max(ends)
-            case Ops.FLOORMOD:
-                (a, b), (c, d) = map(self, u.src)
-                if c <= 0:
-                    return whole
-                return (a, b) if a >= 0 and b < c else (0, d - 1)
-            case Ops.WHERE:
-                (a, b), (c, d) = map(self, u.src[1:])
-                return min(a, c), max(b, d)
-            case Ops.CAST:
-                a, b = self(u.src[0])
-                fits = u.dtype.min <= a and b <= u.dtype.max
-                return (a, b) if fits and u.dtype.kind != "bool" else whole
-            case Ops.CMPLT:
-                (a, b), (c, d) = map(self, u.src)
-                return int(b < c), int(a < d)
-            case Ops.CMPNE:
-                (a, b), (c, d) = map(self, u.src)
-                return int(b < c or d < a), int(len({a, b, c, d}) > 1)
-            case Ops.AND if u.dtype.kind != "int":
-                return 0, min(self(u.src[0])[1], self(u.src[1])[1])
-            case _:
-                return whole
+        rule = _INTERVALS.get(u.op)
+        found = None
+        if rule is not None and all(_bounded(s) for s in u.src):
+            found = rule(u, [self(s) for s in u.src])
+        return (u.dtype.min, u.dtype.max) if found is None else found
 
 
 def _bounded(u: UOp) -> bool:
     return not u.dtype.is_float and u.dtype.kind != "void"
+
+
+def _product(u: UOp, s: Sequence[Interval]) -> Interval:
+    (a, b), (c, d) = s
+    ends = (a * c, a * d, b * c, b * d)
+    return min(ends), max(ends)
+
+
+def _quotient(u: UOp, s: Sequence[Interval]) -> Interval | None:
+    (a, b), (c, d) = s
+    if c <= 0:
+        return None
+    ends = (a // c, a // d, b // c, b // d)
+    return min(ends), max(ends)
+
+
+def _remainder(u: UOp, s: Sequence[Interval]) -> Interval | None:
+    (a, b), (c, d) = s
+    if c <= 0:
+        return None
+    return (a, b) if a >= 0 and b < c else (0, d - 1)
+
+
+def _cast(u: UOp, s: Sequence[Interval]) -> Interval | None:
+    ((a, b),) = s
+    fits = u.dtype.min <= a and b <= u.dtype.max
+    return (a, b) if fits and u.dtype.kind != "bool" else None
+
+
+def _less(u: UOp, s: Sequence[Interval]) -> Interval:
+    (a, b), (c, d) = s
+    return int(b < c), int(a < d)
+
+
+def _differ(u: UOp, s: Sequence[Interval]) -> Interval:
+    (a, b), (c, d) = s
+    return int(b < c or d < a), int(len({a, b, c, d}) > 1)
+
+
+def _and(u: UOp, s: Sequence[Interval]) -> Interval | None:
+    (a, b), (c, d) = s
+    if u.dtype.kind == "bool":
+        return min(a, c), min(b, d)
+    return (0, min(b, d)) if u.dtype.kind == "uint" else None
+
+
+# From the intervals of the sources; None means any value.
+_INTERVALS: dict[OpDef, Callable[[UOp, Sequence[Interval]], Interval | None]] = {
+    Ops.CONST: lambda u, s: (int(u.value), int(u.value)),
+    Ops.RANGE: lambda u, s: (0, max(0, u.arg.extent - 1)),
+    Ops.ADD: lambda u, s: (s[0][0] + s[1][0], s[0][1] + s[1][1]),
+    Ops.MUL: _product,
+    Ops.MAX: lambda u, s: (max(s[0][0], s[1][0]), max(s[0][1], s[1][1])),
+    Ops.FLOORDIV: _quotient,
+    Ops.FLOORMOD: _remainder,
+    Ops.WHERE: lambda u, s: (min(s[1][0], s[2][0]), max(s[1][1], s[2][1])),
+    Ops.CAST: _cast,
+    Ops.CMPLT: _less,
+    Ops.CMPNE: _differ,
+    Ops.AND: _and,
+}
+_GROWING = (Ops.ADD, Ops.MUL)

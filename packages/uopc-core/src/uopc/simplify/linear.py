@@ -1,118 +1,126 @@
-"""Integer division and modulo of sums: the part that shortens indices."""
+"""Sums of integer multiples: how index expressions are taken apart and built."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from uopc.simplify.bounds import Bounds
 from uopc.uop import Ops, UOp
 
+if TYPE_CHECKING:
+    from uopc.simplify.bounds import Bounds
+
+Interval = tuple[int, int]
 Terms = dict[UOp, int]
+Sum = tuple[Terms, int]  # multiples of nodes, and a constant
 
 
-def decompose(u: UOp, bounds: Bounds) -> tuple[Terms, int]:
-    """``u`` as a sum of integer multiples of nodes, plus a constant.
+def addends(u: UOp, bounds: Bounds) -> Iterator[tuple[UOp, int]]:
+    """The nodes that ``u`` is a sum of multiples of, in order, with the factors.
 
     Sums and products that might wrap are not opened.
     """
-    terms: Terms = {}
-    constant = 0
     stack = [(u, 1)]
     while stack:
         node, scale = stack.pop()
-        if node.op is Ops.CONST:
-            constant += int(node.value) * scale
-        elif node.op is Ops.ADD and not bounds.wraps(node):
+        if node.op is Ops.ADD and not bounds.wraps(node):
             stack += [(node.src[1], scale), (node.src[0], scale)]
         elif _scaled(node) and not bounds.wraps(node):
             stack.append((node.src[0], scale * int(node.src[1].value)))
         else:
-            terms[node] = terms.get(node, 0) + scale
-    return {n: k for n, k in terms.items() if k != 0}, constant
+            yield node, scale
 
 
 def _scaled(node: UOp) -> bool:
     return node.op is Ops.MUL and node.src[1].op is Ops.CONST
 
 
-def compose(terms: Terms, constant: int, like: UOp, bounds: Bounds) -> UOp | None:
-    """The sum as a node of ``like``'s dtype; None if it might wrap."""
-    dtype, total = like.dtype, None
-    spans = [sorted((bounds(n)[0] * k, bounds(n)[1] * k)) for n, k in terms.items()]
-    low = sum(min(0, s[0]) for s in spans) + min(0, constant)
-    high = sum(max(0, s[1]) for s in spans) + max(0, constant)
-    if low < dtype.min or high > dtype.max:
-        return None
-    if any(not dtype.min <= k <= dtype.max for k in terms.values()):
-        return None
+def decompose(u: UOp, bounds: Bounds) -> Sum:
+    """``u`` as a sum of integer multiples of nodes, plus a constant."""
+    return taken_apart(u, bounds)[0]
+
+
+def taken_apart(u: UOp, bounds: Bounds) -> tuple[Sum, int]:
+    """``u`` as a sum, and how many addends it is written with."""
+    found = bounds.taken_apart.get(u)
+    if found is not None:
+        return found
+    terms: Terms = {}
+    constant = count = 0
+    for node, k in addends(u, bounds):
+        count += 1
+        if node.op is Ops.CONST:
+            constant += int(node.value) * k
+        else:
+            terms[node] = terms.get(node, 0) + k
+    total = {n: k for n, k in terms.items() if k}, constant
+    bounds.taken_apart[u] = total, count
+    return total, count
+
+
+def plus(a: Sum, b: Sum, scale: int = 1) -> Sum:
+    """``a + b * scale``."""
+    terms = dict(a[0])
+    for node, k in b[0].items():
+        terms[node] = terms.get(node, 0) + k * scale
+    return {n: k for n, k in terms.items() if k}, a[1] + b[1] * scale
+
+
+def span(total: Sum, bounds: Bounds) -> Interval:
+    """The interval of a sum, computed without wrapping."""
+    low, high = _plain_span(total, bounds)
+    for (part, constant), (least, most) in bounds.sums:
+        node, k = next(iter(part.items()))
+        times = total[0].get(node, 0) // k
+        if times and all(total[0].get(t) == times * j for t, j in part.items()):
+            rest = plus(total, (part, constant), -times)
+            a, b = _plain_span(rest, bounds)
+            ends = least * times, most * times
+            low, high = max(low, a + min(ends)), min(high, b + max(ends))
+    return low, high
+
+
+def _plain_span(total: Sum, bounds: Bounds) -> Interval:
+    low = high = total[1]
+    for node, k in total[0].items():
+        a, b = bounds(node)
+        low += min(a * k, b * k)
+        high += max(a * k, b * k)
+    return low, high
+
+
+def fits(total: Sum, like: UOp, bounds: Bounds) -> bool:
+    """Whether no part of the sum can wrap in ``like``'s dtype, in any order."""
+    dtype, (terms, constant) = like.dtype, total
+    low, high = min(0, constant), max(0, constant)
     for node, k in terms.items():
-        term = node if k == 1 else node * UOp.const(k, dtype)
-        total = term if total is None else total + term
-    if total is None:
-        return UOp.const(constant, dtype)
-    return total + UOp.const(constant, dtype) if constant else total
+        a, b = bounds(node)
+        low += min(0, a * k, b * k)
+        high += max(0, a * k, b * k)
+    return (
+        dtype.min <= low
+        and high <= dtype.max
+        and all(dtype.min <= k <= dtype.max for k in terms.values())
+    )
 
 
-def _known(u: UOp, op: object) -> int:
-    """The divisor if ``u`` is ``op`` by a positive constant, else 0."""
-    if u.op is not op or u.src[1].op is not Ops.CONST:
-        return 0
-    return max(0, int(u.src[1].value))
+def compose(total: Sum, like: UOp, bounds: Bounds) -> UOp | None:
+    """The sum as a node of ``like``'s dtype; None if it might wrap.
 
-
-def divide(x: UOp, c: UOp, bounds: Bounds) -> UOp | None:
-    """A shorter ``x // c``, or None. ``c`` is a constant."""
-    n = int(c.value)
-    if n <= 0:
+    The largest stride comes first, so that equal sums are equal nodes.
+    """
+    if not fits(total, like, bounds):
         return None
-    low, high = bounds(x)
-    if low // n == high // n:
-        return UOp.const(low // n, x.dtype)
-    if n == 1:
-        return x
-    if (inner := _known(x, Ops.FLOORDIV)) and inner * n <= x.dtype.max:
-        return x.src[0] // UOp.const(inner * n, x.dtype)
-    if (m := _known(x, Ops.FLOORMOD)) and m % n == 0:
-        return (x.src[0] // c) % UOp.const(m // n, x.dtype)
-    terms, constant = decompose(x, bounds)
-    whole = {t: k // n for t, k in terms.items() if k % n == 0}
-    rest = {t: k for t, k in terms.items() if k % n}
-    quotient, left = divmod(constant, n)
-    if whole or quotient:
-        outer = compose(whole, quotient, x, bounds)
-        inner_sum = compose(rest, left, x, bounds)
-        if outer is None or inner_sum is None:
-            return None
-        return outer + inner_sum // c if rest else outer
-    g = math.gcd(n, *rest.values())
-    if g > 1:
-        smaller = compose({t: k // g for t, k in rest.items()}, left // g, x, bounds)
-        return None if smaller is None else smaller // UOp.const(n // g, x.dtype)
-    return None
+    terms, constant = total
+    result: UOp | None = None
+    for node, k in sorted(terms.items(), key=_stride):
+        term = node if k == 1 else node * UOp.const(k, like.dtype)
+        result = term if result is None else result + term
+    if result is None:
+        return UOp.const(constant, like.dtype)
+    return result + UOp.const(constant, like.dtype) if constant else result
 
 
-def modulo(x: UOp, c: UOp, bounds: Bounds) -> UOp | None:
-    """A shorter ``x % c``, or None. ``c`` is a constant."""
-    n = int(c.value)
-    if n <= 0:
-        return None
-    low, high = bounds(x)
-    if low // n == high // n:
-        shift = low // n * n
-        return x - UOp.const(shift, x.dtype) if shift else x
-    if (m := _known(x, Ops.FLOORMOD)) and m % n == 0:
-        return x.src[0] % c
-    terms, constant = decompose(x, bounds)
-    rest = {t: k for t, k in terms.items() if k % n}
-    left = constant % n
-    if len(rest) < len(terms) or left != constant:
-        shorter = compose(rest, left, x, bounds)
-        return None if shorter is None else shorter % c
-    g = math.gcd(n, *rest.values())
-    if g > 1:
-        smaller = compose({t: k // g for t, k in rest.items()}, left // g, x, bounds)
-        if smaller is None:
-            return None
-        scaled = (smaller % UOp.const(n // g, x.dtype)) * UOp.const(g, x.dtype)
-        return scaled + UOp.const(left % g, x.dtype) if left % g else scaled
-    return None
+def _stride(term: tuple[UOp, int]) -> tuple[int, int]:
+    node, k = term
+    return -abs(k), node.arg.number if node.op is Ops.RANGE else -1

@@ -13,7 +13,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
@@ -45,8 +45,8 @@ class Pat:
     def __lt__(self, other: Operand) -> Op:
         return Op(Ops.CMPLT, self, other)
 
-    def match(self, u: UOp, env: Env) -> Iterator[Env]:
-        """Every way this pattern fits ``u``, as variable bindings."""
+    def bind(self, u: UOp, env: Env) -> bool:
+        """Whether this pattern fits ``u``; adds what its variables stand for."""
         raise NotImplementedError
 
 
@@ -56,10 +56,9 @@ class Var(Pat):
 
     name: str
 
-    def match(self, u: UOp, env: Env) -> Iterator[Env]:
+    def bind(self, u: UOp, env: Env) -> bool:
         """See Pat."""
-        if env.get(self.name, u) is u:
-            yield {**env, self.name: u}
+        return env.setdefault(self.name, u) is u
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,9 @@ class Num(Pat):
 
     name: str
 
-    def match(self, u: UOp, env: Env) -> Iterator[Env]:
+    def bind(self, u: UOp, env: Env) -> bool:
         """See Pat."""
-        if u.op is Ops.CONST and env.get(self.name, u) is u:
-            yield {**env, self.name: u}
+        return u.op is Ops.CONST and env.setdefault(self.name, u) is u
 
 
 @dataclass(frozen=True)
@@ -80,16 +78,15 @@ class Exactly(Pat):
 
     number: int | float
 
-    def match(self, u: UOp, env: Env) -> Iterator[Env]:
+    def bind(self, u: UOp, env: Env) -> bool:
         """See Pat."""
-        if u.op is Ops.CONST:
-            value = u.value
-            # True is no 1: a bool matches bools only.
-            kind = {"bool": bool, "float": float}.get(u.dtype.kind, int)
-            same_kind = type(self.number) is kind
-            same_sign = math.copysign(1, value) == math.copysign(1, self.number)
-            if value == self.number and same_sign and same_kind:
-                yield env
+        if u.op is not Ops.CONST:
+            return False
+        value = u.value
+        # True is no 1: a bool matches bools only.
+        kind = {"bool": bool, "float": float}.get(u.dtype.kind, int)
+        same_sign = math.copysign(1, value) == math.copysign(1, self.number)
+        return value == self.number and same_sign and type(self.number) is kind
 
 
 class Op(Pat):
@@ -99,20 +96,32 @@ class Op(Pat):
         self.op = op
         self.src = tuple(s if isinstance(s, Pat) else Exactly(s) for s in src)
 
-    def match(self, u: UOp, env: Env) -> Iterator[Env]:
-        """See Pat."""
-        if u.op is not self.op:
-            return
-        orders = itertools.permutations(u.src) if self.op.commutative else (u.src,)
-        for src in orders:
-            yield from self._match_all(src, 0, env)
+    def bind(self, u: UOp, env: Env) -> bool:
+        """See Pat; in the order of the sources that is written."""
+        if u.op is not self.op or len(u.src) != len(self.src):
+            return False
+        # Most patterns fail at the op of a source, which is cheap to see.
+        for pattern, s in zip(self.src, u.src, strict=True):
+            if isinstance(pattern, Op) and s.op is not pattern.op:
+                return False
+        for pattern, s in zip(self.src, u.src, strict=True):
+            if not pattern.bind(s, env):
+                return False
+        return True
 
-    def _match_all(self, src: tuple[UOp, ...], i: int, env: Env) -> Iterator[Env]:
-        if i == len(src):
-            yield env
-            return
-        for bound in self.src[i].match(src[i], env):
-            yield from self._match_all(src, i + 1, bound)
+    def orders(self) -> list[Op]:
+        """This pattern with the sources of commutative ops in every order.
+
+        A constant is always the last source of an expression.
+        """
+        choices = [s.orders() if isinstance(s, Op) else [s] for s in self.src]
+        found = [self]
+        for src in itertools.product(*choices):
+            swapped = itertools.permutations(src) if self.op.commutative else [src]
+            for order in swapped:
+                if order != self.src and not isinstance(order[0], (Num, Exactly)):
+                    found.append(Op(self.op, *order))
+        return found
 
 
 def _any(dtype: DType) -> bool:
@@ -137,11 +146,6 @@ BOOLS = _bools
 DISCRETE = _discrete  # integers and bools: whatever has an interval
 
 
-@functools.cache
-def _takes_bounds(build: Callable[..., Any]) -> bool:
-    return "bounds" in inspect.signature(build).parameters
-
-
 @dataclass(frozen=True)
 class Rule:
     """A named rewrite.
@@ -164,9 +168,11 @@ class Rule:
         """The replacement for ``u``, or None."""
         if not self.types(u.src[0].dtype):
             return None
-        wants_bounds = _takes_bounds(self.build)
-        extra: dict[str, Any] = {"bounds": bounds} if wants_bounds else {}
-        for env in self.pattern.match(u, {}):
+        for pattern in self._orders:
+            env: Env = {}
+            if not pattern.bind(u, env):
+                continue
+            extra: dict[str, Any] = {"bounds": bounds} if self._takes_bounds else {}
             new = self.build(**env, **extra)
             if new is not None and new is not u:
                 if new.dtype is not u.dtype or new.shape != u.shape:
@@ -176,3 +182,13 @@ class Rule:
                     )
                 return new
         return None
+
+    @functools.cached_property
+    def _orders(self) -> list[Op]:
+        # A sum of any two nodes is looked at once.
+        anything = all(isinstance(s, Var) for s in self.pattern.src)
+        return [self.pattern] if anything else self.pattern.orders()
+
+    @functools.cached_property
+    def _takes_bounds(self) -> bool:
+        return "bounds" in inspect.signature(self.build).parameters

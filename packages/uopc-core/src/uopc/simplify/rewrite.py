@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+import functools
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from uopc.config import get
+from uopc.dtype import DType
 from uopc.plugins import registry
-from uopc.simplify.bounds import Bounds
-from uopc.simplify.context import Facts, facts
+from uopc.simplify.bounds import Bounds, Facts
+from uopc.simplify.context import conjuncts, facts, positional
 from uopc.simplify.pattern import Rule
 from uopc.simplify.rules import RULES
+from uopc.simplify.text import infix
 from uopc.uop import OpDef, Ops, UOp
 
 MAX_REWRITES = 100_000  # of one call; a large kernel takes some thousands
-MAX_FACTS = 16  # conditions inside conditions that are looked through
+MAX_ROUNDS = 4  # in which conditions that all hold simplify each other
+MAX_FACTS = 40  # conditions inside conditions that are looked through
 # Branches that one simplifier looks into. A branch that is shared by conditions which
 # share branches in turn lies in exponentially many combinations of them.
-MAX_BRANCHES = 256
+MAX_BRANCHES = 1024
 
 
 class Simplifier:
@@ -31,19 +36,20 @@ class Simplifier:
     simplifying each step costs no more than simplifying it once.
     """
 
-    def __init__(self, rules: Iterable[Rule] | None = None, known: Facts = ()) -> None:
+    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
         if rules is None:
             rules = (*RULES, *registry().rewrites.get("simplify", ()))
-        self.bounds = Bounds(known)
-        self._all_rules = rules = tuple(rules)
-        self._known = known
-        self._inner: dict[Facts, Simplifier] = {}
+        self.bounds = Bounds()
+        self._root = self
+        self._facts: Facts = ()
+        self._gate: UOp | None = None
+        self._inner: dict[tuple[Facts, UOp], Simplifier] = {}
         self._branches_left = [MAX_BRANCHES]  # one count, shared with the inner ones
         self._memo: dict[UOp, UOp] = {}
-        self._rules: dict[OpDef, list[Rule]] = {}
-        for rule in rules:
-            self._rules.setdefault(rule.pattern.op, []).append(rule)
-        self._last = "constant folding"
+        self._told: dict[UOp, tuple[Facts, Facts]] = {}
+        self._all_rules = tuple(rules)
+        self._rules: dict[tuple[OpDef, DType], list[Rule]] = {}
+        self._last = "fold"
         self._trace = get("UOPC_DEBUG") >= 4
 
     def __call__(self, root: UOp) -> UOp:
@@ -55,16 +61,13 @@ class Simplifier:
             if u in memo:
                 stack.pop()
                 continue
-            if self._known and u.op is Ops.INDEX:
-                # A read happens whatever the condition, so its index may not
-                # rely on it.
-                memo[u] = u
-                continue
-            waiting = [s for s in reversed(u.src) if s not in memo]
-            if waiting:
+            if u.op is Ops.INDEX and (self._gate is not None or len(u.src) == 3):
+                new = self._read(u)
+            elif waiting := [s for s in reversed(u.src) if s not in memo]:
                 stack.extend(waiting)
                 continue
-            new = u.with_src(tuple(memo[s] for s in u.src))
+            else:
+                new = u.with_src(tuple(memo[s] for s in u.src))
             better = memo.get(new)
             better = self._step(new) if better is None else better
             if better is None or better is new:
@@ -83,43 +86,137 @@ class Simplifier:
 
     def _step(self, u: UOp) -> UOp | None:
         """One rewrite at the top of ``u``, whose sources are simplified."""
-        if u.op.kind != "elementwise":
-            return None
-        folded = fold(u)
-        if folded is not None:
-            return folded
-        if u.op.commutative and u.src[0].op is Ops.CONST is not u.src[1].op:
-            return UOp(u.op, (u.src[1], u.src[0]), u.arg)
-        for rule in self._rules.get(u.op, ()):
+        for name, rewrite in _BUILT_IN:
+            new = rewrite(self, u)
+            if new is not None:
+                return self._done(name, u, new)
+        for rule in self._rules_for(u):
             new = rule.apply(u, self.bounds)
             if new is not None:
-                self._last = rule.name
-                if self._trace:
-                    print(f"rewrite {rule.name}: {u!r} -> {new!r}")
-                return new
-        return self._in_context(u) if u.op is Ops.WHERE else None
+                return self._done(rule.name, u, new)
+        return None
 
-    def _in_context(self, u: UOp) -> UOp | None:
-        """WHERE with branches simplified by what its condition tells."""
-        cond, a, b = u.src
-        if len(self._known) >= MAX_FACTS:
+    def _done(self, name: str, before: UOp, after: UOp) -> UOp:
+        self._last = name
+        if self._trace:
+            print(f"rewrite {name}: {infix(before)} -> {infix(after)}")
+        return after
+
+    def _rules_for(self, u: UOp) -> list[Rule]:
+        """The rules on ``u``'s op and type."""
+        if not u.src:
+            return []
+        key = u.op, u.src[0].dtype
+        found = self._rules.get(key)
+        if found is None:
+            found = self._rules[key] = [
+                r for r in self._all_rules if r.pattern.op is key[0] and r.types(key[1])
+            ]
+        return found
+
+    def _only_value(self, u: UOp) -> UOp | None:
+        """The constant that an integer or bool is by the intervals."""
+        if u.op.kind != "elementwise" and (u.op is not Ops.RANGE or self is self._root):
             return None
-        yes, no = facts(cond, self.bounds)
-        new = cond.where(self._under(yes)(a), self._under(no)(b))
+        if u.dtype.is_float or u.op is Ops.CONST:
+            return None
+        low, high = self.bounds(u)
+        if low < high:
+            return None
+        return UOp.const(bool(low) if u.dtype.kind == "bool" else low, u.dtype)
+
+    def _in_branches(self, u: UOp) -> UOp | None:
+        """WHERE with branches simplified by what its condition tells."""
+        if u.op is not Ops.WHERE:
+            return None
+        cond, a, b = u.src
+        yes, no = self._tells(cond)
+        a = self._under(yes, cond)(a)
+        b = self._under(no, cond.logical_not())(b)
+        new = cond.where(a, b)
+        if new is u:
+            return None
+        # They stay as they are: without the condition they might get longer again.
+        self._memo[a], self._memo[b] = a, b
+        return new
+
+    def _together(self, u: UOp) -> UOp | None:
+        """Conditions that all hold, each simplified by what the others tell."""
+        if u.op is not Ops.AND or u.dtype.kind != "bool" or not positional(u):
+            return None
+        parts = list(dict.fromkeys(conjuncts(u)))
+        for _ in range(MAX_ROUNDS):
+            before = list(parts)
+            for c in reversed(before):
+                others = [p for p in parts if p is not c]
+                if others:
+                    rest = functools.reduce(UOp.__and__, others)
+                    new = self._under(self._tells(rest)[0], rest)(c)
+                    if new.op is Ops.CONST and not new.value:
+                        return new
+                    instead = [] if new.op is Ops.CONST else conjuncts(new)
+                    i = parts.index(c)
+                    parts[i : i + 1] = [p for p in instead if p not in others]
+            if parts == before:
+                break
+        new = functools.reduce(UOp.__and__, parts)
+        # As it is: by itself a part might become longer again.
+        self._memo[new] = new
         return None if new is u else new
 
-    def _under(self, known: Facts) -> Simplifier:
-        """A simplifier that takes more intervals for granted."""
-        if not known:
+    def _tells(self, cond: UOp) -> tuple[Facts, Facts]:
+        """What is known where ``cond`` holds, and where it does not."""
+        if cond not in self._told:
+            self._told[cond] = facts(cond, self.bounds)
+        return self._told[cond]
+
+    def _under(self, known: Facts, cond: UOp) -> Simplifier:
+        """A simplifier that takes for granted what ``cond`` tells."""
+        key = known, cond
+        if not known or len(self._facts) >= MAX_FACTS:
             return self
-        if known not in self._inner:
+        if key not in self._inner:
             if not self._branches_left[0]:
                 return self
             self._branches_left[0] -= 1
-            inner = Simplifier(self._all_rules, self._known + known)
-            inner._branches_left = self._branches_left
-            self._inner[known] = inner
-        return self._inner[known]
+            inner = copy.copy(self)
+            inner._memo, inner._inner, inner._told = {}, {}, {}
+            inner.bounds = self.bounds.given(known)
+            inner._facts = self._facts + known
+            inner._gate = cond if self._gate is None else self._gate & cond
+            self._inner[key] = inner
+        return self._inner[key]
+
+    def _read(self, u: UOp) -> UOp:
+        """A read with the index as short as the conditions around it allow.
+
+        A read without a gate happens whatever the conditions. If they make its index
+        shorter, and it could leave the buffer elsewhere, they become its gate. What
+        a gated index looks like depends on its gate alone.
+        """
+        buffer, index, *gates = u.src
+        root = self._root
+        if not positional(index):
+            return u
+        if self._gate is not None:
+            gates = [self._gate & gates[0] if gates else self._gate]
+        gate = root(gates[0])
+        if gate.op is Ops.CONST:
+            return UOp(Ops.INDEX, (buffer, index, gate))
+        new = root._under(root._tells(gate)[0], gate)(index)
+        if self._gate is not None and new is index:
+            return u
+        low, high = root.bounds(new)
+        safe = low >= 0 and high < buffer.arg.size
+        if len(u.src) == 2 and safe and root(new) is new:
+            return UOp(Ops.INDEX, (buffer, new))
+        return UOp(Ops.INDEX, (buffer, new, gate))
+
+
+def _constant_last(u: UOp) -> UOp | None:
+    if u.op.commutative and u.src[0].op is Ops.CONST is not u.src[1].op:
+        return UOp(u.op, (u.src[1], u.src[0]), u.arg)
+    return None
 
 
 def fold(u: UOp) -> UOp | None:
@@ -131,3 +228,13 @@ def fold(u: UOp) -> UOp | None:
     values = [np.asarray(s.value, s.dtype.numpy) for s in u.src]
     with np.errstate(all="ignore"):
         return UOp.const(u.op.compute(u, *values).item(), u.dtype)
+
+
+# The rewrites that are no patterns.
+_BUILT_IN: tuple[tuple[str, Callable[[Simplifier, UOp], UOp | None]], ...] = (
+    ("fold", lambda self, u: fold(u)),
+    ("only-value", Simplifier._only_value),
+    ("constant-last", lambda self, u: _constant_last(u)),
+    ("in-branches", Simplifier._in_branches),
+    ("conditions-together", Simplifier._together),
+)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from uopc.dtype import boolean
 from uopc.simplify.bounds import Bounds
-from uopc.simplify.linear import divide, modulo
+from uopc.simplify.context import positional
+from uopc.simplify.division import at_most, collect, divide, modulo
+from uopc.simplify.linear import Sum, compose
 from uopc.simplify.pattern import (
     BOOLS,
     DISCRETE,
@@ -23,7 +25,7 @@ from uopc.simplify.pattern import (
 )
 from uopc.uop import Ops, UOp
 
-x, y, z, p = Var("x"), Var("y"), Var("z"), Var("p")
+x, y, z, p, q = Var("x"), Var("y"), Var("z"), Var("p"), Var("q")
 a, b, c = Num("a"), Num("b"), Num("c")
 YES, NO = Exactly(True), Exactly(False)
 
@@ -48,36 +50,41 @@ def _fits(value: int, like: UOp) -> UOp | None:
     return UOp.const(value, like.dtype) if inside else None
 
 
-def _compare_by_range(x: UOp, y: UOp, bounds: Bounds) -> UOp | None:
-    (low, high), (below, above) = bounds(x), bounds(y)
-    if high < below:
-        return _truth(True)
-    return _truth(False) if low >= above else None
-
-
-def _differ_by_range(x: UOp, y: UOp, bounds: Bounds) -> UOp | None:
-    (low, high), (below, above) = bounds(x), bounds(y)
-    return _truth(True) if high < below or above < low else None
-
-
 def _max_by_range(x: UOp, y: UOp, bounds: Bounds) -> UOp | None:
     return x if bounds(x)[0] >= bounds(y)[1] else None
 
 
-def _lt_shifted(x: UOp, a: UOp, b: UOp, bounds: Bounds) -> UOp | None:
-    limit = None if bounds.wraps(x + a) else _fits(_int(b) - _int(a), x)
-    return None if limit is None else x < limit
+def _less(x: UOp, b: UOp, bounds: Bounds) -> UOp | None:
+    shorter = at_most(x, _int(b) - 1, bounds)
+    return None if shorter is None else _upto(*shorter, x, bounds)
 
 
-def _gt_shifted(x: UOp, a: UOp, b: UOp, bounds: Bounds) -> UOp | None:
-    limit = None if bounds.wraps(x + a) else _fits(_int(b) - _int(a), x)
-    return None if limit is None else limit < x
+def _greater(x: UOp, b: UOp, bounds: Bounds) -> UOp | None:
+    shorter = at_most(x, _int(b), bounds)
+    return None if shorter is None else _above(*shorter, x, bounds)
 
 
-def _lt_scaled(x: UOp, a: UOp, b: UOp, bounds: Bounds) -> UOp | None:
-    if _int(a) <= 0 or bounds.wraps(x * a):
-        return None
-    return x < UOp.const(-(-_int(b) // _int(a)), x.dtype)
+def _upto(total: Sum, limit: int, like: UOp, bounds: Bounds) -> UOp | None:
+    if _falls(total):
+        return _above(_negated(total), -limit - 1, like, bounds)
+    left, right = compose(total, like, bounds), _fits(limit + 1, like)
+    return None if left is None or right is None else left < right
+
+
+def _above(total: Sum, limit: int, like: UOp, bounds: Bounds) -> UOp | None:
+    if _falls(total):
+        return _upto(_negated(total), -limit - 1, like, bounds)
+    left, right = compose(total, like, bounds), _fits(limit, like)
+    return None if left is None or right is None else right < left
+
+
+def _falls(total: Sum) -> bool:
+    """Whether the sum reads better with its sign changed."""
+    return max(total[0].values(), key=abs, default=0) < 0
+
+
+def _negated(total: Sum) -> Sum:
+    return {t: -k for t, k in total[0].items()}, -total[1]
 
 
 def _lt_divided(x: UOp, a: UOp, b: UOp) -> UOp | None:
@@ -90,6 +97,27 @@ def _gt_divided(x: UOp, a: UOp, b: UOp) -> UOp | None:
     return None if _int(a) <= 0 or limit is None else limit < x
 
 
+def _remainder_in(x: UOp, n: int, first: int, last: int, bounds: Bounds) -> UOp | None:
+    """Whether x % n lies in [first, last], if that is one interval of x."""
+    if not 0 <= first <= last < n:
+        return None
+    low, high = bounds(x)
+    period = (low - last + n - 1) // n * n  # of the first interval not below low
+    begin, end = period + first, period + last
+    if begin > high:
+        return _truth(False)
+    if begin + n <= high:
+        return None
+    parts = []
+    if begin > low:
+        parts.append(UOp.const(begin - 1, x.dtype) < x)
+    if end < high:
+        parts.append(x < UOp.const(end + 1, x.dtype))
+    if len(parts) == 2:
+        return parts[0] & parts[1]
+    return parts[0] if parts else _truth(True)
+
+
 def _ge_from_not_lt(x: UOp, a: UOp) -> UOp | None:
     limit = _fits(_int(a) - 1, x) if x.dtype.is_int else None
     return None if limit is None else limit < x
@@ -98,17 +126,6 @@ def _ge_from_not_lt(x: UOp, a: UOp) -> UOp | None:
 def _le_from_not_gt(x: UOp, a: UOp) -> UOp | None:
     limit = _fits(_int(a) + 1, x) if x.dtype.is_int else None
     return None if limit is None else x < limit
-
-
-def _rejoin(x: UOp, a: UOp, b: UOp, c: UOp) -> UOp | None:
-    """(x // a) * b + (x % a) * c is x * c when b = a * c."""
-    same = _int(a) > 0 and _int(b) == _int(a) * _int(c)
-    return x * c if same else None
-
-
-def _rejoin_in_sum(x: UOp, y: UOp, a: UOp, b: UOp, c: UOp) -> UOp | None:
-    whole = _rejoin(x, a, b, c)
-    return None if whole is None else y + whole
 
 
 def _tighter(x: UOp, a: UOp, b: UOp, y: UOp, z: UOp) -> UOp | None:
@@ -123,6 +140,45 @@ def _mask_differs(x: UOp, a: UOp, b: UOp) -> UOp | None:
 
 def _bits_differ(x: UOp, a: UOp, b: UOp) -> UOp | None:
     return _truth(True) if _int(a) & ~_int(b) else None
+
+
+def _gated(p: UOp, x: UOp) -> UOp | None:
+    """``x`` where p holds, else 0: by the gates of the reads that it consists of."""
+    if not positional(p):
+        return None
+    if x.op is Ops.INDEX and len(x.src) == 3:
+        buffer, index, gate = x.src
+        return UOp(Ops.INDEX, (buffer, index, p & gate))
+    if x.op is Ops.WHERE:
+        yes, no = _gated(p, x.src[1]), _gated(p, x.src[2])
+        return None if yes is None or no is None else x.src[0].where(yes, no)
+    return x if x.op is Ops.CONST and x is UOp.const(0, x.dtype) else None
+
+
+def _ungated(x: UOp, y: UOp, bounds: Bounds) -> UOp:
+    low, high = bounds(y)
+    if high < 0 or low >= x.arg.size:
+        return UOp.const(0, x.dtype)  # in a loop that never runs
+    return UOp(Ops.INDEX, (x, y))
+
+
+def _both(p: UOp, q: UOp, x: UOp, y: UOp) -> UOp | None:
+    return (p & q).where(x, y) if positional(p) and positional(q) else None
+
+
+def _constant_last(p: UOp, a: UOp, x: UOp) -> UOp | None:
+    """``a`` comes last where that lets x take in the condition."""
+    gated = x.op is Ops.INDEX and len(x.src) == 3
+    nested = x.op is Ops.WHERE and a in x.src
+    if p.op is not Ops.CMPLT or not (gated or nested) or not positional(p):
+        return None
+    left, right = p.src
+    opposite = None
+    if right.op is Ops.CONST:
+        opposite = _ge_from_not_lt(left, right)
+    elif left.op is Ops.CONST:
+        opposite = _le_from_not_gt(right, left)
+    return None if opposite is None else opposite.where(x, a)
 
 
 def _unless_const(u: UOp, result: UOp) -> UOp | None:
@@ -156,31 +212,7 @@ SUM_RULES = (
         lambda x, a, b: x * _wrapped(_int(a) + _int(b), x),
         INTS,
     ),
-    Rule(
-        "add-multiples-in-sum",
-        (y + x * a) + x * b,
-        lambda x, y, a, b: y + x * _wrapped(_int(a) + _int(b), x),
-        INTS,
-    ),
-    Rule(
-        "rejoin",
-        (x // a) * b + x % a,
-        lambda x, a, b: _rejoin(x, a, b, UOp.const(1, x.dtype)),
-        INTS,
-    ),
-    Rule("rejoin-scaled", (x // a) * b + (x % a) * c, _rejoin, INTS),
-    Rule(
-        "rejoin-in-sum",
-        (y + (x // a) * b) + x % a,
-        lambda x, y, a, b: _rejoin_in_sum(x, y, a, b, UOp.const(1, x.dtype)),
-        INTS,
-    ),
-    Rule(
-        "rejoin-scaled-in-sum",
-        (y + (x // a) * b) + (x % a) * c,
-        _rejoin_in_sum,
-        INTS,
-    ),
+    Rule("collect", x + y, lambda x, y, bounds: collect(x + y, bounds), INTS),
 )
 
 PRODUCT_RULES = (
@@ -205,14 +237,25 @@ PRODUCT_RULES = (
 )
 
 COMPARISON_RULES = (
-    Rule("less-by-range", x < y, _compare_by_range, DISCRETE),
     Rule("less-than-self", x < x, lambda x: _truth(False)),
-    Rule("less-shifted", (x + a) < b, _lt_shifted, INTS),
-    Rule("greater-shifted", Op(Ops.CMPLT, b, x + a), _gt_shifted, INTS),
-    Rule("less-scaled", (x * a) < b, _lt_scaled, INTS),
+    Rule("less", x < b, _less, INTS),
+    Rule("greater", Op(Ops.CMPLT, b, x), _greater, INTS),
+    Rule(
+        "less-remainder",
+        (x % a) < b,
+        lambda x, a, b, bounds: _remainder_in(x, _int(a), 0, _int(b) - 1, bounds),
+        INTS,
+    ),
+    Rule(
+        "greater-remainder",
+        Op(Ops.CMPLT, b, x % a),
+        lambda x, a, b, bounds: _remainder_in(
+            x, _int(a), _int(b) + 1, _int(a) - 1, bounds
+        ),
+        INTS,
+    ),
     Rule("less-divided", (x // a) < b, _lt_divided, INTS),
     Rule("greater-divided", Op(Ops.CMPLT, b, x // a), _gt_divided, INTS),
-    Rule("differ-by-range", Op(Ops.CMPNE, x, y), _differ_by_range, DISCRETE),
     Rule("differ-from-self", Op(Ops.CMPNE, x, x), lambda x: _truth(False), DISCRETE),
     Rule("differ-from-false", Op(Ops.CMPNE, x, NO), lambda x: x, BOOLS),
     Rule("not-not", _not(_not(x)), lambda x: x, BOOLS),
@@ -259,6 +302,8 @@ CHOICE_RULES = (
         Op(Ops.WHERE, p, x, Op(Ops.WHERE, p, y, z)),
         lambda p, x, y, z: p.where(x, z),
     ),
+    Rule("where-constant-last", Op(Ops.WHERE, p, a, x), _constant_last),
+    Rule("where-both", Op(Ops.WHERE, p, Op(Ops.WHERE, q, x, y), y), _both),
     Rule(
         "where-tighter",
         Op(Ops.WHERE, x < a, Op(Ops.WHERE, x < b, y, z), z),
@@ -267,6 +312,14 @@ CHOICE_RULES = (
     ),
 )
 
+READ_RULES = (
+    Rule("read-always", Op(Ops.INDEX, x, y, YES), _ungated),
+    Rule("read-never", Op(Ops.INDEX, x, y, NO), lambda x, y: UOp.const(0, x.dtype)),
+    Rule("where-gated-int", Op(Ops.WHERE, p, x, 0), _gated),
+    Rule("where-gated-float", Op(Ops.WHERE, p, x, 0.0), _gated),
+    Rule("where-gated-bool", Op(Ops.WHERE, p, x, NO), _gated),
+)
+
 RULES: tuple[Rule, ...] = (
-    SUM_RULES + PRODUCT_RULES + COMPARISON_RULES + BIT_RULES + CHOICE_RULES
+    SUM_RULES + PRODUCT_RULES + COMPARISON_RULES + BIT_RULES + CHOICE_RULES + READ_RULES
 )

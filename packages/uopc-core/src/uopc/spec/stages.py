@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from uopc.dtype import void
 from uopc.uir import to_uir
 from uopc.uop import Ops, UOp, toposort
 
@@ -35,6 +36,10 @@ def _statement_body(u: UOp) -> bool:
     return u.op is not Ops.SINK or all(_is_statement(s) for s in u.src)
 
 
+def _operands_have_values(u: UOp) -> bool:
+    return u.op in _LOOP_STATEMENTS or all(s.dtype is not void for s in u.src)
+
+
 def _is_statement(u: UOp) -> bool:
     return u.op in (Ops.STORE, Ops.END)
 
@@ -42,15 +47,19 @@ def _is_statement(u: UOp) -> bool:
 def _flat_read(u: UOp) -> bool:
     if u.op is not Ops.INDEX:
         return True
-    return len(u.src) == 2 and u.src[0].op is Ops.BUFFER and u.src[1].shape == ()
+    buffer, *at = u.src
+    one = len(at) == 1 or (len(at) == 2 and at[1].dtype.kind == "bool")
+    return one and buffer.op is Ops.BUFFER and at[0].shape == ()
 
 
 STAGES: dict[str, tuple[Requirement, ...]] = {
     "graph": (
         Requirement("no loop ops in a graph", lambda u: u.op.kind != "loop"),
         Requirement("a buffer is global", lambda u: u.op is not Ops.BUFFER
-                    or u.arg[4] == "global"),
+                    or u.arg.space == "global"),
         Requirement("no unbound param", lambda u: u.op is not Ops.PARAM),
+        Requirement("reads have no gate", lambda u: u.op is not Ops.INDEX
+                    or u.src[-1].dtype.kind != "bool"),
     ),
     "loops": (
         Requirement(
@@ -59,8 +68,9 @@ STAGES: dict[str, tuple[Requirement, ...]] = {
             or u.op in (Ops.INDEX, Ops.RANGE, *_LOOP_STATEMENTS),
         ),
         Requirement("elementwise ops are scalar", _scalar),
-        Requirement("a read is of a flat buffer at one index", _flat_read),
+        Requirement("a read is of a flat buffer at one index, gated or not", _flat_read),
         Requirement("a body holds statements", _statement_body),
+        Requirement("a statement is no operand", _operands_have_values),
         Requirement("no param", lambda u: u.op is not Ops.PARAM),
     ),
 }  # fmt: skip

@@ -179,11 +179,11 @@ def _has_only_old(p: Tensor, reached: set[UOp], slots: set[int]) -> bool:
     home = p._home if now is None else now
     if home is None or any(n in reached for n in p._nodes()):
         return False
-    return home.arg[2] in slots
+    return home.arg.slot in slots
 
 
 def _slots(reached: set[UOp]) -> set[int]:
-    return {u.arg[2] for u in reached if u.op is Ops.BUFFER}
+    return {u.arg.slot for u in reached if u.op is Ops.BUFFER}
 
 
 def _leaves(root: UOp) -> list[Tensor]:
