@@ -381,5 +381,5 @@ def test_every_op_and_type_is_covered():
     }
     assert {d.name for d in accepted(Ops.SHL)} == {"u8", "u16", "u32", "u64"}
     assert len(list(accepted(Ops.CMPLT))) == len(list(accepted(Ops.WHERE))) == 13
-    assert [d.name for d in accepted(Ops.DIV)] == ["f32", "f64"]
+    assert [d.name for d in accepted(Ops.DIV)] == ["f32", "f64", "f16", "bf16"]
     assert len([label for label in CASES if label.startswith("cast ")]) == 156

@@ -16,7 +16,7 @@ INTRODUCTION = """\
 One row of the op table each: what `uopc ops` prints. A node is
 `UOp(op, sources, argument)`; its shape and dtype follow from these. Elementwise ops
 take sources of one shape and, but for `where`, of one dtype. [uir.md](uir.md) explains
-the text in the last column, [conventions.md](conventions.md) what happens at the corners.
+the text in the last column, [conventions.md](conventions.md) what happens at corners.
 
 *Exact* ops have one right result, so constants are folded. *Commutative* ones give the
 same bits either way round. An *identity* makes an op one that `reduce` takes. *Lowered*

@@ -68,7 +68,7 @@ STAGES: dict[str, tuple[Requirement, ...]] = {
             or u.op in (Ops.INDEX, Ops.RANGE, *_LOOP_STATEMENTS),
         ),
         Requirement("elementwise ops are scalar", _scalar),
-        Requirement("a read is of a flat buffer at one index, gated or not", _flat_read),
+        Requirement("a read is of a flat buffer at one index", _flat_read),
         Requirement("a body holds statements", _statement_body),
         Requirement("a statement is no operand", _operands_have_values),
         Requirement("no param", lambda u: u.op is not Ops.PARAM),

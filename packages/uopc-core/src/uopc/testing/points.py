@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from uopc.dtype import DType, boolean
+from uopc.dtype import DType
 from uopc.uop import Ops, UOp, cast_array, toposort
 
 Array = np.ndarray[Any, Any]
