@@ -24,6 +24,11 @@ class DType:
         numpy: the NumPy dtype of its values. NumPy has no bf16: its values are f32
             arrays that hold nothing but bf16 numbers.
         storage: the NumPy dtype of its memory; for bf16, the bits as u16.
+        is_float: True for floating-point types.
+        is_int: True for signed and unsigned integers, not for bool.
+        is_half: True for f16 and bf16, whose arithmetic is done in f32 and rounded.
+        min: smallest value of an integer or bool type.
+        max: largest value of an integer or bool type.
     """
 
     name: str
@@ -31,6 +36,11 @@ class DType:
     bits: int
     numpy: np.dtype[Any]
     storage: np.dtype[Any]
+    is_float: bool
+    is_int: bool
+    is_half: bool
+    min: int
+    max: int
 
     @property
     def itemsize(self) -> int:
@@ -38,36 +48,9 @@ class DType:
         return max(1, self.bits // 8)
 
     @property
-    def is_float(self) -> bool:
-        """True for floating-point types."""
-        return self.kind == "float"
-
-    @property
-    def is_int(self) -> bool:
-        """True for signed and unsigned integers, not for bool."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_half(self) -> bool:
-        """True for f16 and bf16, whose arithmetic is done in f32 and rounded."""
-        return self.bits == 16 and self.kind == "float"
-
-    @property
     def wide(self) -> DType:
         """The type that arithmetic on this one is done in: f32 for half types."""
         return f32 if self.is_half else self
-
-    @property
-    def min(self) -> int:
-        """Smallest value of an integer or bool type."""
-        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
-
-    @property
-    def max(self) -> int:
-        """Largest value of an integer or bool type."""
-        if self.kind == "bool":
-            return 1
-        return (1 << (self.bits - (self.kind == "int"))) - 1
 
     def round(self, x: Array) -> Array:
         """Float values as values of this half type, to nearest, ties to even.
@@ -97,7 +80,19 @@ class DType:
 
 
 def _make(name: str, kind: Kind, bits: int, numpy: str, storage: str = "") -> DType:
-    return DType(name, kind, bits, np.dtype(numpy), np.dtype(storage or numpy))
+    signed = kind == "int"
+    return DType(
+        name,
+        kind,
+        bits,
+        np.dtype(numpy),
+        np.dtype(storage or numpy),
+        is_float=kind == "float",
+        is_int=kind in ("int", "uint"),
+        is_half=kind == "float" and bits == 16,
+        min=-(1 << (bits - 1)) if signed else 0,
+        max=(1 << (bits - signed)) - 1,
+    )
 
 
 f16 = _make("f16", "float", 16, "float16")

@@ -46,7 +46,7 @@ class Bounds:
         if found is not None:
             return found
         # Deep expressions must not recurse, so the sources come first.
-        for node in toposort([u], self._unknown):
+        for node in toposort([u], self._unknown) if self._unknown(u) else (u,):
             interval = self.exact(node)
             if node.op in _GROWING:
                 interval = self._inside(node, interval)

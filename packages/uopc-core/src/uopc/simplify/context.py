@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from uopc.simplify.bounds import Bounds, Facts
 from uopc.simplify.linear import decompose, span
 from uopc.uop import Ops, UOp
@@ -30,8 +32,18 @@ def facts(cond: UOp, bounds: Bounds) -> tuple[Facts, Facts]:
     return (), ()
 
 
+_positional: weakref.WeakKeyDictionary[UOp, bool] = weakref.WeakKeyDictionary()
+
+
 def positional(cond: UOp) -> bool:
     """Whether a condition is a short one on loop variables, not on data."""
+    known = _positional.get(cond)
+    if known is None:
+        known = _positional[cond] = _is_positional(cond)
+    return known
+
+
+def _is_positional(cond: UOp) -> bool:
     stack, seen = [cond], {cond}
     while stack:
         u = stack.pop()

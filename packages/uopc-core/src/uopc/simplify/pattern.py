@@ -13,7 +13,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
@@ -100,14 +100,18 @@ class Op(Pat):
         """See Pat; in the order of the sources that is written."""
         if u.op is not self.op or len(u.src) != len(self.src):
             return False
-        # Most patterns fail at the op of a source, which is cheap to see.
-        for pattern, s in zip(self.src, u.src, strict=True):
-            if isinstance(pattern, Op) and s.op is not pattern.op:
-                return False
         for pattern, s in zip(self.src, u.src, strict=True):
             if not pattern.bind(s, env):
                 return False
         return True
+
+    def fits(self, ops: Sequence[OpDef]) -> bool:
+        """Whether this might match a node whose sources are of these ops."""
+        return len(ops) == len(self.src) and all(
+            isinstance(pattern, Var)
+            or op is (pattern.op if isinstance(pattern, Op) else Ops.CONST)
+            for pattern, op in zip(self.src, ops, strict=True)
+        )
 
     def orders(self) -> list[Op]:
         """This pattern with the sources of commutative ops in every order.
@@ -146,7 +150,7 @@ BOOLS = _bools
 DISCRETE = _discrete  # integers and bools: whatever has an interval
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """A named rewrite.
 
@@ -168,7 +172,11 @@ class Rule:
         """The replacement for ``u``, or None."""
         if not self.types(u.src[0].dtype):
             return None
-        for pattern in self._orders:
+        return self.rewrite(u, self.orders, bounds)
+
+    def rewrite(self, u: UOp, orders: Sequence[Op], bounds: Bounds) -> UOp | None:
+        """The replacement for ``u`` if one of these orders of the pattern fits it."""
+        for pattern in orders:
             env: Env = {}
             if not pattern.bind(u, env):
                 continue
@@ -184,7 +192,8 @@ class Rule:
         return None
 
     @functools.cached_property
-    def _orders(self) -> list[Op]:
+    def orders(self) -> list[Op]:
+        """The pattern in every order of its sources."""
         # A sum of any two nodes is looked at once.
         anything = all(isinstance(s, Var) for s in self.pattern.src)
         return [self.pattern] if anything else self.pattern.orders()
@@ -192,3 +201,25 @@ class Rule:
     @functools.cached_property
     def _takes_bounds(self) -> bool:
         return "bounds" in inspect.signature(self.build).parameters
+
+
+class RuleTable:
+    """Rules, found by the op and type of a node and by the ops of its sources."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._tops = {r.pattern.op for r in self.rules}
+        self._found: dict[tuple[Any, ...], list[tuple[Rule, list[Op]]]] = {}
+
+    def candidates(self, u: UOp) -> list[tuple[Rule, list[Op]]]:
+        """The rules that may apply to ``u``, with those orders that may match."""
+        if u.op not in self._tops:
+            return []
+        dtype, ops = u.src[0].dtype, [s.op for s in u.src]
+        key = (u.op, dtype, *ops)
+        found = self._found.get(key)
+        if found is None:
+            rules = [r for r in self.rules if r.pattern.op is u.op and r.types(dtype)]
+            each = [(r, [o for o in r.orders if o.fits(ops)]) for r in rules]
+            found = self._found[key] = [(r, orders) for r, orders in each if orders]
+        return found

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from uopc.config import get
-from uopc.dtype import DType
 from uopc.plugins import registry
 from uopc.simplify.bounds import Bounds, Facts
 from uopc.simplify.context import conjuncts, facts, positional
-from uopc.simplify.pattern import Rule
+from uopc.simplify.pattern import Rule, RuleTable
 from uopc.simplify.rules import RULES
 from uopc.simplify.text import infix
-from uopc.uop import OpDef, Ops, UOp
+from uopc.uop import Ops, UOp
 
 MAX_REWRITES = 100_000  # of one call; a large kernel takes some thousands
 MAX_ROUNDS = 4  # in which conditions that all hold simplify each other
@@ -37,8 +36,6 @@ class Simplifier:
     """
 
     def __init__(self, rules: Iterable[Rule] | None = None) -> None:
-        if rules is None:
-            rules = (*RULES, *registry().rewrites.get("simplify", ()))
         self.bounds = Bounds()
         self._root = self
         self._facts: Facts = ()
@@ -47,8 +44,7 @@ class Simplifier:
         self._branches_left = [MAX_BRANCHES]  # one count, shared with the inner ones
         self._memo: dict[UOp, UOp] = {}
         self._told: dict[UOp, tuple[Facts, Facts]] = {}
-        self._all_rules = tuple(rules)
-        self._rules: dict[tuple[OpDef, DType], list[Rule]] = {}
+        self._rules = _known_rules() if rules is None else RuleTable(rules)
         self._last = "fold"
         self._trace = get("UOPC_DEBUG") >= 4
 
@@ -90,8 +86,8 @@ class Simplifier:
             new = rewrite(self, u)
             if new is not None:
                 return self._done(name, u, new)
-        for rule in self._rules_for(u):
-            new = rule.apply(u, self.bounds)
+        for rule, orders in self._rules.candidates(u):
+            new = rule.rewrite(u, orders, self.bounds)
             if new is not None:
                 return self._done(rule.name, u, new)
         return None
@@ -101,18 +97,6 @@ class Simplifier:
         if self._trace:
             print(f"rewrite {name}: {infix(before)} -> {infix(after)}")
         return after
-
-    def _rules_for(self, u: UOp) -> list[Rule]:
-        """The rules on ``u``'s op and type."""
-        if not u.src:
-            return []
-        key = u.op, u.src[0].dtype
-        found = self._rules.get(key)
-        if found is None:
-            found = self._rules[key] = [
-                r for r in self._all_rules if r.pattern.op is key[0] and r.types(key[1])
-            ]
-        return found
 
     def _only_value(self, u: UOp) -> UOp | None:
         """The constant that an integer or bool is by the intervals."""
@@ -211,6 +195,17 @@ class Simplifier:
         if len(u.src) == 2 and safe and root(new) is new:
             return UOp(Ops.INDEX, (buffer, new))
         return UOp(Ops.INDEX, (buffer, new, gate))
+
+
+def _known_rules() -> RuleTable:
+    """The built-in rules and those of plugins."""
+    added = tuple(registry().rewrites.get("simplify", ()))
+    if added not in _tables:
+        _tables[added] = RuleTable((*RULES, *added))
+    return _tables[added]
+
+
+_tables: dict[tuple[Rule, ...], RuleTable] = {}
 
 
 def _constant_last(u: UOp) -> UOp | None:
