@@ -8,9 +8,10 @@ import pytest
 from uopc.dtype import i32
 from uopc.kernelize import make_plan
 from uopc.rangeify import rangeify
+from uopc.runtime import new_buffer, realize
 from uopc.tensor import Tensor
 from uopc.testing import buf
-from uopc.uop import Ops, toposort
+from uopc.uop import Ops, substitute, toposort
 
 
 @pytest.mark.parametrize("n", [250, 1000])
@@ -60,3 +61,18 @@ def test_a_cut_goes_where_the_least_data_crosses() -> None:
         big = big * 0.5
     plan, _ = make_plan([big.reduce(Ops.ADD, 1)])
     assert all(b.size <= 8 for b in plan.buffers)
+
+
+def test_views_that_turn_and_regroup_are_cut_before_indices_grow() -> None:
+    x = np.arange(6, dtype=np.float32)
+    u, want = buf(0, 6).reshape((2, 3)), x.reshape(2, 3)
+    for _ in range(100):
+        u, want = u.permute((1, 0)).reshape((2, 3)), want.T.reshape(2, 3)
+    plan, _ = make_plan([u])
+    assert 5 < len(plan.kernels) < 12
+    for k in plan.kernels:
+        turned = [n for n in toposort([k.ast]) if n.op is Ops.PERMUTE]
+        assert len(turned) <= 14
+    live = new_buffer(x).reshape((2, 3))
+    (got,) = realize(substitute([u], {buf(0, 6).reshape((2, 3)): live}))
+    assert got.tolist() == want.reshape(-1).tolist()

@@ -118,7 +118,7 @@ def test_everything_is_registered_by_its_owner(run_python: Any) -> None:
         "vjps True autodiff",
         "backends True c core",
         "spellings True c",
-        "commands False",
+        "commands True autodiff c",
         "doctor c None",
     ]
 

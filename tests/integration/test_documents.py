@@ -178,7 +178,7 @@ def rewrite(path: Path) -> None:
     outputs = iter(printed)
     lines = text.splitlines()
     changes: list[tuple[Block, str]] = []
-    for block, after in zip(parts, [*parts[1:], None], strict=True):
+    for block, after in zip(parts, [*parts, None][1:], strict=True):
         if block.language == "python":
             got = clean(next(outputs))
             if after is not None and after.language in OUTPUTS:

@@ -6,6 +6,7 @@ static inline int uopc_floormod_i32(int a, int b) {
 
 void e_4_8(unsigned char* restrict data0, int* restrict data1, unsigned char* restrict data2) {
   for (int ridx0 = 0; ridx0 < 4; ridx0++) {
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 8; ridx1++) {
       int val1 = data1[ridx0];
       unsigned char val2 = data0[((uopc_floormod_i32(val1,3)*8)+ridx1)];
@@ -17,6 +18,7 @@ void e_4_8(unsigned char* restrict data0, int* restrict data1, unsigned char* re
 void r_2(float* restrict data0, float* restrict data1) {
   for (int ridx0 = 0; ridx0 < 2; ridx0++) {
     float acc0 = 0.0f;
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 3; ridx1++) {
       #pragma GCC unroll 1
       for (int ridx2 = 0; ridx2 < 4; ridx2++) {

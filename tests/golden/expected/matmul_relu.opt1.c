@@ -4,6 +4,7 @@ void r_12_64(float* restrict data0, float* restrict data1, float* restrict data2
     for (int ridx2 = 0; ridx2 < 64; ridx2++) {
       acc0[ridx2] = 0.0f;
     }
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 7; ridx1++) {
       for (int ridx2 = 0; ridx2 < 64; ridx2++) {
         float val1 = acc0[ridx2];

@@ -5,6 +5,7 @@ static inline float uopc_max_f32(float a, float b) {
 void r_3(float* restrict data0, float* restrict data1) {
   for (int ridx0 = 0; ridx0 < 3; ridx0++) {
     float acc0 = -__builtin_inff();
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 4; ridx1++) {
       float val1 = acc0;
       float val2 = data0[((ridx0*4)+ridx1)];
@@ -18,6 +19,7 @@ void r_3(float* restrict data0, float* restrict data1) {
 void r_3_n2(float* restrict data0, float* restrict data1, float* restrict data2) {
   for (int ridx0 = 0; ridx0 < 3; ridx0++) {
     float acc0 = 0.0f;
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 4; ridx1++) {
       float val1 = acc0;
       float val2 = data0[((ridx0*4)+ridx1)];
@@ -31,6 +33,7 @@ void r_3_n2(float* restrict data0, float* restrict data1, float* restrict data2)
 
 void e_3_4(float* restrict data0, float* restrict data1, float* restrict data2, float* restrict data3) {
   for (int ridx0 = 0; ridx0 < 3; ridx0++) {
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 4; ridx1++) {
       int alu1 = ((ridx0*4)+ridx1);
       float val2 = data0[alu1];

@@ -4,6 +4,7 @@ void r_8_3(float* restrict data0, float* restrict data1, float* restrict data2) 
     for (int ridx2 = 0; ridx2 < 3; ridx2++) {
       acc0[ridx2] = 0.0f;
     }
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 10; ridx1++) {
       for (int ridx2 = 0; ridx2 < 3; ridx2++) {
         float val1 = acc0[ridx2];
@@ -40,6 +41,7 @@ void r_3_10(float* restrict data0, float* restrict data1, float* restrict data2)
     for (int ridx2 = 0; ridx2 < 10; ridx2++) {
       acc0[ridx2] = 0.0f;
     }
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 8; ridx1++) {
       for (int ridx2 = 0; ridx2 < 10; ridx2++) {
         float val1 = acc0[ridx2];
@@ -59,6 +61,7 @@ void r_3_10(float* restrict data0, float* restrict data1, float* restrict data2)
 
 void e_10_3(float* restrict data0, float* restrict data1) {
   for (int ridx0 = 0; ridx0 < 10; ridx0++) {
+    #pragma GCC unroll 1
     for (int ridx1 = 0; ridx1 < 3; ridx1++) {
       float val1 = data0[((ridx1*10)+ridx0)];
       data1[((ridx0*3)+ridx1)] = val1;

@@ -1,7 +1,8 @@
-"""Cut kernels that are too large for the C compiler's taste.
+"""Cut kernels that are too large for the C compiler's taste, or for ours.
 
 A compiler's time grows faster than the length of a function, so a long chain
-of operations is cut where the least data is alive.
+of operations is cut where the least data is alive. A long chain of views that turn
+and regroup axes is cut before its index expressions get out of hand.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 
-from uopc.uop import UOp, toposort
+from uopc.uop import Ops, UOp, toposort
 
 MAX_OPS = 500
+# Of reshapes one after the other that regroup turned axes: each may add two divisions
+# and two remainders to an index.
+MAX_REGROUPED = 12
 
 
 def kernel_nodes(root: UOp, stored: Collection[UOp]) -> list[UOp]:
@@ -24,6 +28,8 @@ def kernel_nodes(root: UOp, stored: Collection[UOp]) -> list[UOp]:
 def cuts(root: UOp, stored: Collection[UOp], limit: int = MAX_OPS) -> set[UOp]:
     """Nodes to store so that the kernel of ``root`` gets short enough."""
     walk = kernel_nodes(root, stored)
+    if tangled := _tangled(walk):
+        return tangled
     nodes = [u for u in walk if u.op.kind not in ("leaf", "movement")]
     if len(nodes) <= limit:
         return set()
@@ -37,6 +43,20 @@ def cuts(root: UOp, stored: Collection[UOp], limit: int = MAX_OPS) -> set[UOp]:
         cut = min(places, key=alive.__getitem__)
         found |= {u for u in nodes[start:cut] if last_use[u] >= cut}
         start = cut
+    return found
+
+
+def _tangled(walk: Sequence[UOp]) -> set[UOp]:
+    """Where indices have become long, on the way from the inputs."""
+    depth: dict[UOp, int] = {}
+    found: set[UOp] = set()
+    for u in walk[:-1]:
+        depth[u] = max((depth.get(s, 0) for s in u.src), default=0)
+        if u.op is Ops.RESHAPE and u.src[0].op is Ops.PERMUTE:
+            depth[u] += 1
+            if depth[u] > MAX_REGROUPED:
+                found.add(u)
+                depth[u] = 0
     return found
 
 

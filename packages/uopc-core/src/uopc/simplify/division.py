@@ -26,7 +26,7 @@ from uopc.simplify.linear import (
 from uopc.uop import OpDef, Ops, UOp
 
 MAX_SPLIT = 4  # terms of which all roundings are tried
-MAX_ADDENDS = 32  # index expressions are shorter; sums of data need not be searched
+MAX_ADDENDS = 12  # longer sums are no index that could become short
 
 
 def divide(x: UOp, c: UOp, bounds: Bounds) -> UOp | None:
