@@ -271,3 +271,22 @@ def test_forgetting_a_dead_node_spares_its_successor(
     node_module._forget(entry)
     thread.join(10)
     assert UOp.buffer(4321, f32, 9) is made[0]
+
+
+NOT_LENGTHS = {
+    "reshape": lambda u, two: u.reshape((two, 3)),
+    "shrink": lambda u, two: u.shrink([(0, two)]),
+    "expand": lambda u, two: u.reshape((6, 1)).expand((6, two)),
+    "reduce": lambda u, two: UOp(Ops.REDUCE, (u.reshape((2, 3)),), (Ops.ADD, two)),
+    "iota": lambda u, two: UOp(Ops.IOTA, (), two),
+    "buffer": lambda u, two: UOp(Ops.BUFFER, (), (two, f32, 0, 0, "global")),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LENGTHS)
+def test_what_equals_an_integer_is_none_although_a_node_has_that(name: str) -> None:
+    build, u = NOT_LENGTHS[name], x()
+    alive = build(u, 2)
+    with pytest.raises(TypeError, match="integer"):
+        build(u, 2.0)
+    assert build(u, np.int64(2)) is alive
