@@ -137,6 +137,6 @@ def _local_fault(stores: list[UOp]) -> str:
         passed_on |= read - {target}
         used |= read | {target}
     for u in used:
-        if u.arg[4] == "local" and not (u in written and u in passed_on):
-            return f"local buffer {u.arg[2]} is not both written and read later"
+        if u.arg.space == "local" and not (u in written and u in passed_on):
+            return f"local buffer {u.arg.slot} is not both written and read later"
     return ""
