@@ -15,7 +15,7 @@ from uopc.simplify.context import conjuncts, facts, positional
 from uopc.simplify.pattern import Rule, RuleTable
 from uopc.simplify.rules import RULES
 from uopc.simplify.text import infix
-from uopc.uop import Ops, UOp
+from uopc.uop import OpDef, Ops, UOp
 
 MAX_REWRITES = 100_000  # of one call; a large kernel takes some thousands
 MAX_ROUNDS = 4  # in which conditions that all hold simplify each other
@@ -82,7 +82,7 @@ class Simplifier:
 
     def _step(self, u: UOp) -> UOp | None:
         """One rewrite at the top of ``u``, whose sources are simplified."""
-        for name, rewrite in _BUILT_IN:
+        for name, rewrite in _built_in(u.op):
             new = rewrite(self, u)
             if new is not None:
                 return self._done(name, u, new)
@@ -100,9 +100,7 @@ class Simplifier:
 
     def _only_value(self, u: UOp) -> UOp | None:
         """The constant that an integer or bool is by the intervals."""
-        if u.op.kind != "elementwise" and (u.op is not Ops.RANGE or self is self._root):
-            return None
-        if u.dtype.is_float or u.op is Ops.CONST:
+        if u.dtype.is_float or (u.op is Ops.RANGE and self is self._root):
             return None
         low, high = self.bounds(u)
         if low < high:
@@ -111,8 +109,6 @@ class Simplifier:
 
     def _in_branches(self, u: UOp) -> UOp | None:
         """WHERE with branches simplified by what its condition tells."""
-        if u.op is not Ops.WHERE:
-            return None
         cond, a, b = u.src
         yes, no = self._tells(cond)
         a = self._under(yes, cond)(a)
@@ -126,7 +122,7 @@ class Simplifier:
 
     def _together(self, u: UOp) -> UOp | None:
         """Conditions that all hold, each simplified by what the others tell."""
-        if u.op is not Ops.AND or u.dtype.kind != "bool" or not positional(u):
+        if u.dtype.kind != "bool" or not positional(u):
             return None
         parts = list(dict.fromkeys(conjuncts(u)))
         for _ in range(MAX_ROUNDS):
@@ -209,7 +205,7 @@ _tables: dict[tuple[Rule, ...], RuleTable] = {}
 
 
 def _constant_last(u: UOp) -> UOp | None:
-    if u.op.commutative and u.src[0].op is Ops.CONST is not u.src[1].op:
+    if u.src[0].op is Ops.CONST is not u.src[1].op:
         return UOp(u.op, (u.src[1], u.src[0]), u.arg)
     return None
 
@@ -225,11 +221,22 @@ def fold(u: UOp) -> UOp | None:
         return UOp.const(u.op.compute(u, *values).item(), u.dtype)
 
 
-# The rewrites that are no patterns.
-_BUILT_IN: tuple[tuple[str, Callable[[Simplifier, UOp], UOp | None]], ...] = (
-    ("fold", lambda self, u: fold(u)),
-    ("only-value", Simplifier._only_value),
-    ("constant-last", lambda self, u: _constant_last(u)),
-    ("in-branches", Simplifier._in_branches),
-    ("conditions-together", Simplifier._together),
+BuiltIn = Callable[[Simplifier, UOp], UOp | None]
+
+# The rewrites that are no patterns, and the ops that they are for.
+_BUILT_IN: tuple[tuple[str, BuiltIn, Callable[[OpDef], bool]], ...] = (
+    ("fold", lambda self, u: fold(u), lambda op: op.exact),
+    (
+        "only-value",
+        Simplifier._only_value,
+        lambda op: op.kind == "elementwise" or op is Ops.RANGE,
+    ),
+    ("constant-last", lambda self, u: _constant_last(u), lambda op: op.commutative),
+    ("in-branches", Simplifier._in_branches, lambda op: op is Ops.WHERE),
+    ("conditions-together", Simplifier._together, lambda op: op is Ops.AND),
 )
+
+
+@functools.cache
+def _built_in(op: OpDef) -> list[tuple[str, BuiltIn]]:
+    return [(name, rewrite) for name, rewrite, suits in _BUILT_IN if suits(op)]
