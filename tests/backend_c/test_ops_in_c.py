@@ -14,7 +14,7 @@ import pytest
 from uopc.config import overriding
 from uopc.dtype import DTYPES, DType, bf16, boolean, f16, f32, f64
 from uopc.runtime import backend_named, new_buffer, realize
-from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp
+from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp, cast_array
 
 Array = np.ndarray[Any, Any]
 
@@ -183,6 +183,17 @@ def float_cases() -> Iterator[tuple[str, Case]]:
             yield f"x {label} {dtype}", Case(root, root.dtype.round(expected))
 
 
+def truncated_cases() -> Iterator[tuple[str, Case]]:
+    """An integer has no sign of zero, though gcc may not go through one."""
+    floats = [d for d in DTYPES.values() if d.is_float]
+    whole = [DTYPES[name] for name in INTEGERS]
+    for source, middle, target in itertools.product(floats, whole, floats):
+        data = array([-0.5, -0.0, -0.25, 0.5, -1.5, 2.5, -1 + 1e-12, 0.0], source)
+        x = leaf(data, source).cast(middle).cast(target)
+        expected = cast_array(cast_array(data, middle), target)
+        yield f"{source} by way of {middle} {target}", Case(x, expected)
+
+
 def literal_cases() -> Iterator[tuple[str, Case]]:
     for dtype in DTYPES.values():
         values = special(dtype)
@@ -219,6 +230,7 @@ CASES: dict[str, Case] = {
         cast_cases,
         constant_cases,
         float_cases,
+        truncated_cases,
         literal_cases,
         narrow_cases,
     )

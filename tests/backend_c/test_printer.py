@@ -5,11 +5,14 @@ import subprocess
 
 import pytest
 
-from uopc.backend_c import kernel_source
+from uopc.backend_c import Spelling, kernel_source
+from uopc.backend_c.backend import spellings
+from uopc.backend_c.printer import KernelPrinter
 from uopc.backend_c.toolchain import BASE_FLAGS, find_compiler
 from uopc.composite import pad
 from uopc.config import overriding
 from uopc.dtype import DTYPES, DType, boolean, f32, f64, i8, i32, i64, u8, u64
+from uopc.runtime import lower
 from uopc.uop import Ops, UOp
 
 
@@ -296,3 +299,20 @@ def test_an_index_made_of_a_truth_value_is_hidden_from_the_vectoriser():
     assert "data0[uopc_opaque_i32(" in printed(chosen, 1)
     # A condition that only keeps the read in bounds is no number.
     assert "uopc_opaque" not in printed(table.index(buf(1, 4, i32)), 1)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "message"),
+    [
+        (Spelling("({1}*3)"), r"spelling of sqrt, '\(\{1\}\*3\)', cannot .*0 to 0, t"),
+        (Spelling("{q}"), "spelling of sqrt, '{q}', cannot be filled in"),
+        (Spelling("f({0})", "{broken"), "spelling of sqrt, .* cannot be filled in"),
+        ("sqrt({0})", "spelling of sqrt is 'sqrt.*expected a uopc.backend_c.Spelling"),
+        (lambda u, bounds: "sqrt", "spelling of sqrt is 'sqrt'; expected"),
+    ],
+)
+def test_a_spelling_at_fault_is_named(spelling, message: str) -> None:
+    sink = lower(buf(0, 4).sqrt(), "k")
+    printer = KernelPrinter(sink, {**spellings(), Ops.SQRT: spelling})
+    with pytest.raises((TypeError, ValueError), match=message):
+        printer.text()

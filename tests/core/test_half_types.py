@@ -175,3 +175,25 @@ def test_mixed_with_others() -> None:
     assert (b + Tensor(np.float64([1]))).dtype is f64
     assert (h / 3).tolist() == [0.5]
     assert Tensor(full((2,), 0.1, bf16)).tolist() == [0.10009765625] * 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_uniform_numbers_lie_in_0_to_1_and_do_not_reach_it(dtype) -> None:
+    if not dtype.is_float:
+        for draw in (Tensor.rand, Tensor.randn):
+            with pytest.raises(TypeError, match=f"expected a float type, got {dtype}"):
+                draw(3, dtype=dtype)
+        return
+    x = Tensor.rand(50_000, dtype=dtype).numpy().astype(float)
+    assert x.min() >= 0
+    assert x.max() < 1
+    assert abs(x.mean() - 0.5) < 0.01
+    assert abs(Tensor.randn(50_000, dtype=dtype).numpy().astype(float).std() - 1) < 0.02
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_range_is_rounded_once_per_number(dtype) -> None:
+    for start, stop, step in [(2049, 2053, 1), (-70000, 0, 1), (0, 10**6, 3 * 10**5)]:
+        got = Tensor.arange(start, stop, step, dtype=dtype)
+        want = dtype.round(np.arange(start, stop, step, dtype=np.float64))
+        np.testing.assert_array_equal(got.numpy(), want)

@@ -7,6 +7,7 @@ import pytest
 
 from uopc.dtype import i32
 from uopc.kernelize import make_plan
+from uopc.kernelize.split import cuts
 from uopc.rangeify import rangeify
 from uopc.runtime import new_buffer, realize
 from uopc.tensor import Tensor
@@ -61,6 +62,13 @@ def test_a_cut_goes_where_the_least_data_crosses() -> None:
         big = big * 0.5
     plan, _ = make_plan([big.reduce(Ops.ADD, 1)])
     assert all(b.size <= 8 for b in plan.buffers)
+
+
+def test_a_huge_view_of_little_data_is_not_written_down() -> None:
+    u = buf(0, 8).reshape((2, 4, 1)).expand((2, 4, 2**26)).reshape((2**14, 2**15))
+    for _ in range(14):
+        u = u.permute((1, 0)).reshape((2**14, 2**15))
+    assert not cuts(u.reduce(Ops.ADD, 2), ())
 
 
 def test_views_that_turn_and_regroup_are_cut_before_indices_grow() -> None:

@@ -273,6 +273,14 @@ def test_forgetting_a_dead_node_spares_its_successor(
     assert UOp.buffer(4321, f32, 9) is made[0]
 
 
+@pytest.mark.parametrize(
+    "arg", [Literal(f32, 1.5), Literal(i8, 300), Literal(i8, -1), 3, x()], ids=repr
+)
+def test_a_constant_has_the_bits_of_its_type(arg) -> None:
+    with pytest.raises(TypeError, match=r"const.*expected a Literal"):
+        UOp(Ops.CONST, (), arg)
+
+
 NOT_LENGTHS = {
     "reshape": lambda u, two: u.reshape((two, 3)),
     "shrink": lambda u, two: u.shrink([(0, two)]),

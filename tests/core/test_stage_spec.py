@@ -146,3 +146,13 @@ def test_plans_of_random_graphs_stand_the_strictest_checks() -> None:
         graph = random_graph(seed)
         with overriding(UOPC_CHECK=3):
             realize(graph.bound())
+
+
+def test_a_folder_that_takes_no_dump_is_named(tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with (
+        overriding(UOPC_DUMP=file),
+        pytest.raises(ValueError, match=r"UOPC_DUMP='.*file': cannot write there: "),
+    ):
+        lower(BUF + 1.0, "e_6")

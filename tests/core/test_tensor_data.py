@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
+import pickle
 import weakref
 from typing import Any
 
@@ -345,3 +347,53 @@ def test_requires_grad_is_passed_on_and_detach_ends_it() -> None:
     assert x.is_leaf
     assert not (p + x).is_leaf
     assert (p * 2).detach().is_leaf
+
+
+@pytest.mark.parametrize("dtype", ["f64", np.float64, f64])
+def test_constructors_take_all_names_of_a_dtype(dtype) -> None:
+    made = [
+        Tensor.zeros(2, dtype=dtype), Tensor.ones(2, dtype=dtype),
+        Tensor.full((2,), 3, dtype=dtype), Tensor.arange(2, dtype=dtype),
+        Tensor.rand(2, dtype=dtype), Tensor.randn(2, dtype=dtype),
+    ]  # fmt: skip
+    assert {t.dtype for t in made} == {f64}
+    with pytest.raises(TypeError, match="'f23' is no element type"):
+        Tensor.zeros(2, dtype="f23")
+
+
+def copied(t: Tensor) -> Tensor:
+    return copy.copy(t)
+
+
+def deep_copied(t: Tensor) -> Tensor:
+    return copy.deepcopy([t])[0]
+
+
+def sent(t: Tensor) -> Tensor:
+    return pickle.loads(pickle.dumps(t))
+
+
+@pytest.mark.parametrize("way", [copied, deep_copied, sent])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64", "bool"])
+def test_copies_and_pickles_hold_the_value(way, dtype) -> None:
+    t = Tensor([[1, 0], [1, 1]], dtype=dtype)
+    lazy = t.T.cat([t])
+    for twin, value in ((way(t), t.tolist()), (way(lazy), lazy.tolist())):
+        assert type(twin) is Tensor
+        assert (twin.dtype, twin.tolist()) == (t.dtype, value)
+    twin = way(t)
+    t.assign(Tensor([[0, 0], [0, 0]], dtype=dtype))
+    del t, lazy
+    gc.collect()
+    assert twin.sum().item() == 3
+
+
+@pytest.mark.parametrize("way", [copied, deep_copied, sent])
+def test_a_copy_of_a_parameter_is_one(way) -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    twin = way(w)
+    assert twin.requires_grad
+    assert twin.is_leaf
+    w.assign(w * 2)
+    assert (twin.tolist(), w.tolist()) == ([1, 2], [2, 4])
+    assert not way(w * 2).requires_grad

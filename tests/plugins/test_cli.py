@@ -298,3 +298,17 @@ def test_stray_modules_passes_over_namespaces(
     assert doctor.stray_modules(["", str(tmp_path), str(tmp_path / "missing")]) == []
     (tmp_path / "uopc.py").write_text("")
     assert doctor.stray_modules([""]) == [tmp_path / "uopc.py"]
+
+
+@pytest.mark.parametrize("name", ["UOPC_PLUGINS_STRICT", "UOPC_DEBUG"])
+def test_a_variable_at_fault_is_one_line(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, "zz")
+    status = main(["doctor"])
+    text = capsys.readouterr()
+    if name == "UOPC_PLUGINS_STRICT":
+        assert status == 1
+        assert text.err == "uopc: UOPC_PLUGINS_STRICT='zz': expected 0 or 1\n"
+    else:
+        assert "Traceback" not in text.out + text.err

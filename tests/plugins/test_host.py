@@ -18,6 +18,9 @@ from uopc.plugins import (
     use,
 )
 
+# Rewrite rules as far as the registry looks: it asks for a pattern and a function.
+RULES = [SimpleNamespace(pattern=k, build=print) for k in "abc"]
+
 
 def test_nothing_loads_before_the_first_need(fake: SimpleNamespace) -> None:
     entry_point = fake.entry_point("erf", fake.op_plugin(fake.Op("erf")))
@@ -73,7 +76,7 @@ def test_everything_is_registered_with_its_owner(fake: SimpleNamespace) -> None:
     plugin = fake.plugin(
         uopc_register_ops=lambda register: register(op),
         uopc_register_vjps=lambda register: register(op, rule),
-        uopc_register_rewrites=lambda register: register("simplify", iter("ab")),
+        uopc_register_rewrites=lambda register: register("simplify", iter(RULES[:2])),
         uopc_register_backends=lambda register: register("toy", dict),
         uopc_register_spellings=lambda register: register("c", op, "erf({0})"),
         uopc_register_commands=add_commands,
@@ -83,7 +86,7 @@ def test_everything_is_registered_with_its_owner(fake: SimpleNamespace) -> None:
     reg = host.registry
     assert reg.ops == {"erf": op}
     assert reg.vjps == {op: rule}
-    assert reg.rewrites == {"simplify": ["a", "b"]}
+    assert reg.rewrites == {"simplify": RULES[:2]}
     assert reg.backends == {"toy": dict}
     assert reg.spellings == {("c", op): "erf({0})"}
     assert reg.commands["shout"].help == "say it"
@@ -132,16 +135,29 @@ def test_rewrites_for_no_stage_are_an_error(fake: SimpleNamespace) -> None:
     assert "there is no rewrite stage 'early'; stages: simplify" in str(failure)
 
 
+def test_a_rewrite_that_is_no_rule_is_an_error(fake: SimpleNamespace) -> None:
+    plugin = fake.plugin(
+        uopc_register_rewrites=lambda register: register("simplify", [lambda x: x])
+    )
+    host = PluginHost([fake.entry_point("odd", plugin)])
+    host.load(quiet=True)
+    (failure,) = host.failures
+    assert "expected a uopc.simplify.Rule, got <function" in str(failure)
+
+
 def test_rewrites_of_plugins_add_up(fake: SimpleNamespace) -> None:
-    def plugin(*rules: str) -> Any:
+    def plugin(*rules: Any) -> Any:
         return fake.plugin(
             uopc_register_rewrites=lambda register: register("simplify", rules)
         )
 
     host = PluginHost(
-        [fake.entry_point("b", plugin("b")), fake.entry_point("a", plugin("a", "aa"))]
+        [
+            fake.entry_point("b", plugin(RULES[2])),
+            fake.entry_point("a", plugin(*RULES[:2])),
+        ]
     )
-    assert host.registry.rewrites == {"simplify": ["a", "aa", "b"]}
+    assert host.registry.rewrites == {"simplify": RULES}
 
 
 @pytest.mark.parametrize("way", ["argument", "variable"])

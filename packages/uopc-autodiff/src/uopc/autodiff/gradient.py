@@ -86,6 +86,11 @@ def _through_lower(u: UOp, g: UOp) -> tuple[UOp | None, ...]:
 
 def _checked(u: UOp, parts: tuple[UOp | None, ...]) -> tuple[UOp | None, ...]:
     """What a rule gave, which is anybody's code: one gradient or None per source."""
+    if not isinstance(parts, (tuple, list)):
+        raise TypeError(
+            f"the gradient rule of {u.op.name} gave {parts!r}; expected a tuple of one "
+            "gradient or None per source"
+        )
     if len(parts) != len(u.src):
         raise ValueError(
             f"the gradient rule of {u.op.name} gave {len(parts)} gradients for "

@@ -153,21 +153,37 @@ class KernelPrinter:
                     return place
                 zero = c_literal(Literal.of(0, u.dtype))
                 return f"({texts[u.src[2]]}?{place}:{zero})"
-        spelling = self.spellings[u.op]
-        if not isinstance(spelling, Spelling):
-            spelling = spelling(u, self.bounds)
+        spelling = self._spelling(u)
         fields = {
             "t": c_type(u.dtype),
             "s": c_type(u.src[0].dtype),
             "n": u.dtype.name,
             "f": "f" if u.dtype.bits == 32 else "",
         }
-        for helper in spelling.helpers:
-            self.helpers[helper.format(**fields)] = None
-        text = spelling.expression.format(*(texts[s] for s in u.src), **fields)
+        try:
+            for helper in spelling.helpers:
+                self.helpers[helper.format(**fields)] = None
+            text = spelling.expression.format(*(texts[s] for s in u.src), **fields)
+        except (LookupError, ValueError) as error:
+            raise ValueError(
+                f"the C spelling of {u.op.name}, {spelling.expression!r}, cannot be "
+                f"filled in ({error!r}); its fields: 0 to {len(u.src) - 1}, "
+                f"{', '.join(fields)}"
+            ) from error
         # C computes small integers as int; cut the result back to its type.
         cut = u.dtype.name in _NARROW and u.op is not Ops.CAST
         return f"(({fields['t']}){text})" if cut else text
+
+    def _spelling(self, u: UOp) -> Spelling:
+        spelling = self.spellings[u.op]
+        if callable(spelling):
+            spelling = spelling(u, self.bounds)
+        if not isinstance(spelling, Spelling):
+            raise TypeError(
+                f"the C spelling of {u.op.name} is {spelling!r}; expected a "
+                "uopc.backend_c.Spelling, or a function (node, bounds) of one"
+            )
+        return spelling
 
     def _opaque(self, text: str, dtype: DType) -> str:
         """``text``, of which the C compiler learns nothing."""

@@ -118,17 +118,22 @@ def _cast(u: UOp, bounds: Bounds) -> Spelling:
 
 
 def _saturating(source: DType, target: DType) -> Spelling:
-    """Float to integer: NaN gives 0, out of range the nearest end."""
+    """Float to integer: NaN gives 0, out of range the nearest end.
+
+    gcc makes (float)(int)x a truncation of x, which keeps the sign of a zero that an
+    integer does not have; so what becomes 0 is told apart.
+    """
     high = c_literal(Literal.of(float(target.max), source))
     low = c_literal(Literal.of(float(target.min), source))
     top = c_literal(Literal.of(target.max, target))
     bottom = c_literal(Literal.of(target.min, target))
     name = f"uopc_{source.name}_to_{target.name}"
+    f = "f" if source.bits == 32 else ""
     return Spelling(
         f"{name}({{0}})",
         f"static inline {{t}} {name}({{s}} x) {{{{\n"
-        f"  return x != x ? 0 : x >= {high} ? {top} : x <= {low} ? {bottom}"
-        " : ({t})x;\n}}\n",
+        f"  return x != x || __builtin_fabs{f}(x) < 1 ? 0 : x >= {high} ? {top}"
+        f" : x <= {low} ? {bottom} : ({{t}})x;\n}}}}\n",
     )
 
 

@@ -12,6 +12,7 @@ from uopc.cli import graph, ops, show
 from uopc.cli.doctor import run_doctor
 from uopc.cli.files import CommandError
 from uopc.cli.plugins_command import run_plugins
+from uopc.config import ConfigError
 from uopc.plugins import Command, PluginError, PluginFailure, PluginHost, current
 
 # A name that no plugin's argument will have.
@@ -31,26 +32,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     Wrong usage and `--help` exit through `SystemExit`, as argparse does.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except (CommandError, PluginError, ConfigError) as error:
+        print(f"uopc: {error}", file=sys.stderr)
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"uopc: cannot write: {error.strerror or error}", file=sys.stderr)
+        # The reader has gone (`uopc plugins | head`), or the disk is full: spare
+        # Python's last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _run(words: Sequence[str]) -> int:
+    """Find the subcommand and run it."""
     parser = _make_parser(current())
     if missing := _missing_command(current(), words[:1]):
-        print(f"uopc: {missing}", file=sys.stderr)
-        return 1
+        raise CommandError(missing)
     args = parser.parse_args(words)
     run = getattr(args, RUN)
     if run is None:
         parser.print_help(sys.stderr)
         return 2
-    try:
-        code = int(run(args) or 0)
-        sys.stdout.flush()
-    except (CommandError, PluginError) as error:
-        print(f"uopc: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # The reader has gone (`uopc plugins | head`): spare Python's last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return code
+    return int(run(args) or 0)
 
 
 def _make_parser(host: PluginHost) -> argparse.ArgumentParser:

@@ -19,9 +19,9 @@ take sources of one shape and, but for `where`, of one dtype. [uir.md](uir.md) e
 the text in the last column, [conventions.md](conventions.md) what happens at corners.
 
 *Exact* ops have one right result, so constants are folded. *Commutative* ones give the
-same bits either way round. An *identity* makes an op one that `reduce` takes. *Lowered*
-ops are written in others where a backend has no better; *no gradient* says that none is
-meant to flow.
+same bits either way round. An *identity* is what a reduction starts from; `reduce`
+takes `add`, `mul` and `max`. *Lowered* ops are written in others where a backend has no
+better; *no gradient* says that none is meant to flow.
 """
 KINDS = {
     "leaf": "Leaves",

@@ -10,7 +10,7 @@ import math
 
 from uopc.composite.math import cos, log
 from uopc.composite.shape import iota
-from uopc.dtype import DType, f64, u32, u64
+from uopc.dtype import DType, bf16, f16, f64, u32, u64
 from uopc.uop import UOp
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -54,8 +54,12 @@ def blocks(n: int) -> int:
 
 
 def uniform(bits: UOp, dtype: DType) -> UOp:
-    """Words to floats in [0, 1): multiples of 2**-24."""
-    return (bits >> 8).cast(dtype) * 2.0**-24
+    """Words to floats in [0, 1): multiples of 2**-24, f16 2**-11, bf16 2**-8.
+
+    As many bits as the type holds exactly: rounding more would make ones.
+    """
+    digits = {f16: 11, bf16: 8}.get(dtype, 24)
+    return (bits >> (32 - digits)).cast(dtype) * 2.0**-digits
 
 
 def normal(bits: UOp, dtype: DType) -> UOp:

@@ -52,6 +52,10 @@ def _level(highest: int) -> Callable[[str], int]:
     return parse
 
 
+class ConfigError(ValueError):
+    """A variable has a value that is not allowed."""
+
+
 VARIABLES: tuple[Variable, ...] = (
     Variable("UOPC_BACKEND", _text, "", "Backend to run on; empty: the best available"),
     Variable("UOPC_OPT", _level(2), 1, "Effort of the scheduler, 0 to 2"),
@@ -119,7 +123,7 @@ def _parse(variable: Variable, text: str) -> Any:
     try:
         return variable.parse(text)
     except ValueError as error:
-        raise ValueError(f"{variable.name}={text!r}: expected {error}") from None
+        raise ConfigError(f"{variable.name}={text!r}: expected {error}") from None
 
 
 def _as_text(value: Any) -> str:

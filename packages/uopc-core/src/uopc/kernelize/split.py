@@ -50,11 +50,13 @@ def _tangled(walk: Sequence[UOp]) -> set[UOp]:
     """Where indices have become long, on the way from the inputs."""
     depth: dict[UOp, int] = {}
     found: set[UOp] = set()
+    # What is repeated without end is not to be written down.
+    largest = max(math.prod(u.shape) for u in walk if u is walk[-1] or not u.src)
     for u in walk[:-1]:
         depth[u] = max((depth.get(s, 0) for s in u.src), default=0)
         if u.op is Ops.RESHAPE and u.src[0].op is Ops.PERMUTE:
             depth[u] += 1
-            if depth[u] > MAX_REGROUPED:
+            if depth[u] > MAX_REGROUPED and math.prod(u.shape) <= 4 * largest:
                 found.add(u)
                 depth[u] = 0
     return found

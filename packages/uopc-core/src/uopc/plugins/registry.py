@@ -81,6 +81,11 @@ class Staging:
             known = ", ".join(REWRITE_STAGES)
             raise ValueError(f"there is no rewrite stage {stage!r}; stages: {known}")
         self._need_open()
+        rules = list(rules)
+        for rule in rules:
+            # Known by what it has, so that this file needs nothing of uopc.simplify.
+            if not (hasattr(rule, "pattern") and callable(getattr(rule, "build", 0))):
+                raise TypeError(f"expected a uopc.simplify.Rule, got {rule!r}")
         self._staged.rewrites.setdefault(stage, []).extend(rules)
 
     def add_backend(

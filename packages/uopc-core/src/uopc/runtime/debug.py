@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 
-from uopc.config import get
+from uopc.config import ConfigError, get
 from uopc.kernelize import Plan, plan_graph
 from uopc.runtime.memory import MemoryPlan
 from uopc.uir import to_uir
@@ -29,11 +29,20 @@ def show_plan(plan: Plan, memory: MemoryPlan, backend: str, program: object) -> 
     if level >= 3 and source:
         print(source)
     if folder:
+        dump(folder, f"plan{number}.uir", to_uir(plan_graph(plan)) + "\n")
+        if source:
+            dump(folder, f"plan{number}.c", source)
+
+
+def dump(folder: str, name: str, text: str) -> None:
+    """Write a file for UOPC_DUMP; raises ConfigError if its folder takes none."""
+    try:
         path = pathlib.Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        (path / f"plan{number}.uir").write_text(to_uir(plan_graph(plan)) + "\n")
-        if source:
-            (path / f"plan{number}.c").write_text(source)
+        (path / name).write_text(text)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"UOPC_DUMP={folder!r}: cannot write there: {why}") from error
 
 
 def _summary(plan: Plan, memory: MemoryPlan, backend: str, number: int) -> str:

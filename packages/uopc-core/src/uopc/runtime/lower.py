@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import time
 import warnings
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from uopc.config import get
 from uopc.plugins import current
 from uopc.rangeify import rangeify
+from uopc.runtime.debug import dump
 from uopc.runtime.validate import require_text_form, same_meaning
 from uopc.schedule import apply_schedule, choose_schedule
 from uopc.spec import SpecError, check
@@ -38,9 +38,7 @@ def _run_pass(name: str, before: UOp, run: Callable[[UOp], UOp]) -> UOp:
     seconds = time.perf_counter() - start
     _check(name, before, after)
     if folder := get("UOPC_DUMP"):
-        path = pathlib.Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{after.arg}.{name}.uir").write_text(to_uir(after) + "\n")
+        dump(folder, f"{after.arg}.{name}.uir", to_uir(after) + "\n")
     _tell_observers(name, before, after, seconds)
     return after
 

@@ -18,11 +18,12 @@ from uopc.simplify.text import infix
 from uopc.uop import OpDef, Ops, UOp
 
 MAX_REWRITES = 100_000  # of one call; a large kernel takes some thousands
-MAX_ROUNDS = 4  # in which conditions that all hold simplify each other
+MAX_TOGETHER = 8  # conditions that are compared with each other
+MAX_ROUNDS = 2  # in which conditions that all hold simplify each other
 MAX_FACTS = 40  # conditions inside conditions that are looked through
 # Branches that one simplifier looks into. A branch that is shared by conditions which
 # share branches in turn lies in exponentially many combinations of them.
-MAX_BRANCHES = 1024
+MAX_BRANCHES = 256
 
 
 class Simplifier:
@@ -125,6 +126,8 @@ class Simplifier:
         if u.dtype.kind != "bool" or not positional(u):
             return None
         parts = list(dict.fromkeys(conjuncts(u)))
+        if len(parts) > MAX_TOGETHER:
+            return None
         for _ in range(MAX_ROUNDS):
             before = list(parts)
             for c in reversed(before):

@@ -164,6 +164,12 @@ class Base:
         """Number of elements."""
         return math.prod(self.uop.shape)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold the value; only of a leaf whether it is trained."""
+        memory = self._memory().copy()
+        trained = self._leaf and self._wants
+        return _rebuilt, (type(self), memory, self.dtype, self.shape, trained)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
@@ -310,6 +316,19 @@ class Base:
     def _float(self) -> UOp:
         """The node, cast to f32 if it is an integer or bool."""
         return self.uop.cast(promote_scalar(self.dtype, 1.0))
+
+
+def _rebuilt(
+    kind: type[Base],
+    memory: np.ndarray[Any, Any],
+    dtype: DType,
+    shape: tuple[int, ...],
+    requires_grad: bool,
+) -> Base:
+    """The tensor that ``__reduce__`` took apart, in memory of its own."""
+    flat = empty(memory.size, dtype)
+    flat[:] = memory
+    return kind(new_buffer(flat, dtype).reshape(shape), requires_grad=requires_grad)
 
 
 def explained(error: Exception, what: str, *tensors: Base) -> Exception:

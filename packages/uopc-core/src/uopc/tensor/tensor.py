@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from uopc.composite import full, iota, zeros_like
-from uopc.dtype import DType, f32, i32
+from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.plugins import current
 from uopc.tensor.base import Base
 from uopc.tensor.missing import hint
@@ -41,21 +41,20 @@ class Tensor(Movement):
             raise AttributeError(f"Tensor has no {name!r}{hint(name, known)}")
 
     @classmethod
-    def zeros(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
+    def zeros(cls, *shape: Any, dtype: Any = f32, **kwargs: Any) -> Tensor:
         """All zeros."""
-        return cls(full(_shape_of(shape), 0, dtype), **kwargs)
+        return cls(full(_shape_of(shape), 0, as_dtype(dtype)), **kwargs)
 
     @classmethod
-    def ones(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
+    def ones(cls, *shape: Any, dtype: Any = f32, **kwargs: Any) -> Tensor:
         """All ones."""
-        return cls(full(_shape_of(shape), 1, dtype), **kwargs)
+        return cls(full(_shape_of(shape), 1, as_dtype(dtype)), **kwargs)
 
     @classmethod
-    def full(
-        cls, shape: Sequence[int], value: float, dtype: DType | None = None
-    ) -> Tensor:
+    def full(cls, shape: Sequence[int], value: float, dtype: Any = None) -> Tensor:
         """One value everywhere; the dtype of a bare number by default."""
-        return cls(full(shape, value, dtype or cls(value).dtype))
+        wanted = cls(value).dtype if dtype is None else as_dtype(dtype)
+        return cls(full(shape, value, wanted))
 
     @classmethod
     def arange(
@@ -63,7 +62,7 @@ class Tensor(Movement):
         start: float,
         stop: float | None = None,
         step: float = 1,
-        dtype: DType | None = None,
+        dtype: Any = None,
     ) -> Tensor:
         """Evenly spaced numbers from ``start`` (0 if alone) up to ``stop``."""
         if stop is None:
@@ -72,25 +71,28 @@ class Tensor(Movement):
             raise ValueError("arange: the step must not be 0")
         n = max(0, int(-(-(stop - start) // step)))
         whole = all(isinstance(v, int) for v in (start, stop, step))
-        wanted = dtype or (i32 if whole else f32)
+        wanted = as_dtype(dtype or (i32 if whole else f32))
         if whole and not wanted.is_float and n:
             # The sums below wrap silently, so the ends are checked here.
             for end in (start, start + (n - 1) * step):
                 Literal.of(end, wanted)
-        place = iota(n).cast(wanted)
+        # Of a half type each number is rounded once, at the end.
+        place = iota(n).cast(f64 if wanted.is_half else wanted)
         if step != 1:
             place = place * step
-        return cls(place + start if start else place)
+        return cls((place + start if start else place).cast(wanted))
 
     @classmethod
-    def rand(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
-        """Uniform in [0, 1)."""
-        return cls(generator.uniform(_shape_of(shape), dtype), **kwargs)
+    def rand(cls, *shape: Any, dtype: Any = f32, **kwargs: Any) -> Tensor:
+        """Uniform in [0, 1), of a float type."""
+        wanted = _float_dtype("rand", dtype)
+        return cls(generator.uniform(_shape_of(shape), wanted), **kwargs)
 
     @classmethod
-    def randn(cls, *shape: Any, dtype: DType = f32, **kwargs: Any) -> Tensor:
-        """Normal with mean 0 and variance 1."""
-        return cls(generator.normal(_shape_of(shape), dtype), **kwargs)
+    def randn(cls, *shape: Any, dtype: Any = f32, **kwargs: Any) -> Tensor:
+        """Normal with mean 0 and variance 1, of a float type."""
+        wanted = _float_dtype("randn", dtype)
+        return cls(generator.normal(_shape_of(shape), wanted), **kwargs)
 
     @staticmethod
     def manual_seed(seed: int) -> None:
@@ -148,6 +150,13 @@ class Tensor(Movement):
         for p, g in zip(params, found, strict=True):
             p.grad = g if p.grad is None else p.grad + g
         return self
+
+
+def _float_dtype(what: str, dtype: Any) -> DType:
+    wanted = as_dtype(dtype)
+    if not wanted.is_float:
+        raise TypeError(f"{what}: expected a float type, got {wanted}; cast the result")
+    return wanted
 
 
 def _carriers(root: UOp) -> set[UOp]:

@@ -136,7 +136,9 @@ def cast(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 def const(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """A scalar."""
-    if not isinstance(getattr(arg, "dtype", None), DType):
+    dtype, bits = getattr(arg, "dtype", None), getattr(arg, "bits", None)
+    valid = isinstance(dtype, DType) and type(bits) is int and not bits >> dtype.bits
+    if not valid or dtype is void:
         fail(op, src, f"expected a Literal, got {arg!r}; use UOp.const", TypeError)
     return arg, (), arg.dtype
 
@@ -277,9 +279,8 @@ def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
     """ADD, MUL or MAX over the last n axes."""
     rop, n = _parts(op, src, arg)
     x = src[0]
-    if getattr(rop, "identity", None) is None:
-        why = f"reduces with an op that has an identity (add, mul, max), not {rop!r}"
-        fail(op, src, why)
+    if getattr(rop, "name", None) not in ("add", "mul", "max"):
+        fail(op, src, f"reduces with add, mul or max, not {rop!r}")
     if not 1 <= n <= len(x.shape):
         fail(op, src, f"cannot reduce the last {n} axes of {x.shape}")
     kept, gone = x.shape[: len(x.shape) - n], x.shape[len(x.shape) - n :]

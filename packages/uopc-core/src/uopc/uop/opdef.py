@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -21,6 +22,7 @@ Array = np.ndarray[Any, Any]
 
 REQUIRED: Any = object()
 _F16 = np.dtype(np.float16)
+_NAME = re.compile("[a-z_][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ class OpDef:
         kind: what family it belongs to; decides the stages it is legal in.
         arity: number of sources, or None for any number.
         infer: ``(op, src, arg) -> (normalized arg, shape, dtype)``; raises
-            ValueError or TypeError naming the op, the shapes and the dtypes.
+            ValueError or TypeError naming the op, the shapes and the dtypes. A
+            normalized argument is made of integers, names, dtypes, ops and Literals:
+            no floats, of which 0.0 equals -0.0, and no nodes, which are sources.
         doc: one line of documentation.
         arg: the fields of the argument, in order.
         numpy: the meaning, ``(node, *arrays) -> array``. None for loop ops. Called
@@ -58,8 +62,8 @@ class OpDef:
         commutative: sources may be swapped without changing any bit.
         exact: the result is fully determined by the types (correctly
             rounded, or integer), so constants may be folded at compile time.
-        identity: what leaves the other source unchanged, by dtype. It makes the
-            op, whose order of sources must not matter, one for REDUCE.
+        identity: what leaves the other source unchanged, by dtype: what a
+            reduction starts from. REDUCE takes ADD, MUL and MAX only.
         cost: work per element, in units of one addition.
         domain: where inputs for tests are drawn: "real", "positive",
             "nonzero", "unit" (open interval (-1, 1)) or "integer".
@@ -87,6 +91,16 @@ class OpDef:
     samples: Callable[[UOp], Sequence[UOp]] | None = None
     differentiable: bool = True
     lower: Callable[[UOp], UOp] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(OpKind):
+            known = ", ".join(get_args(OpKind))
+            raise ValueError(f"op {self.name!r}: no kind {self.kind!r}; kinds: {known}")
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"op {self.name!r}: a name has lower-case letters, digits and "
+                "underscores, so that the text form can write it"
+            )
 
     def compute(self, node: UOp, *sources: Array) -> Array:
         """The NumPy meaning of ``node``, given the values of its sources.
