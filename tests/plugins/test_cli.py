@@ -100,7 +100,7 @@ def test_plugins_shows_failures(
         fake.entry_point("quiet", fake.op_plugin()),
     ]
     with use(PluginHost(points, block=["quiet"], strict=strict)):
-        assert main(["show", "x"]) == 1
+        assert main(["plugins"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["erf", "uopc-erf", "0.2", "-", "-", "failed"]
     assert lines[2].split() == ["quiet", "-", "-", "-", "-", "blocked"]
