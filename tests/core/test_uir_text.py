@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from uopc.dtype import DTYPES, boolean, f32, f64, i8, i32, i64, u8, u32, u64
+from uopc.dtype import DTYPES, boolean, f32, f64, i8, i32, i64, u8, u64
 from uopc.testing.graphs import random_graph
 from uopc.uir import format_literal, parse_uir, to_uir
 from uopc.uop import BUILTIN_OPS, Literal, Ops, UOp
@@ -86,26 +86,9 @@ def test_the_text_of_each_op(name: str) -> None:
 
 
 def sample(op) -> UOp:
-    """Some node of the op."""
-    match op.name:
-        case "const" | "buffer" | "param" | "iota" | "cast" | "where" | "reshape":
-            return TEXTS[op.name][0]()
-        case "permute" | "shrink" | "flip" | "reduce" | "stack" | "index" | "stage":
-            return TEXTS[op.name][0]()
-        case "expand":
-            return buf(1).expand((4,))
-        case "range":
-            return loop()
-        case "store":
-            return store()
-        case "end" | "sink":
-            end = UOp(Ops.END, (loop(), store()))
-            return end if op.name == "end" else UOp(Ops.SINK, (end,), "name")
-        case "call" | "after":
-            after = TEXTS["call"][0]()
-            return after if op.name == "after" else after.src[1]
-    kind = u32 if op.name in ("shl", "shr", "and", "or", "xor") else f32
-    return UOp(op, tuple(UOp.param(i, kind, (2,)) for i in range(op.arity)))
+    """The first example of the op, of the first type that it takes."""
+    placeholders = (UOp.param(0, dtype, (2, 3)) for dtype in DTYPES.values())
+    return next(u for x in placeholders for u in op.examples(x))
 
 
 @pytest.mark.parametrize("op", BUILTIN_OPS, ids=str)

@@ -68,30 +68,19 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _cells(op: OpDef) -> tuple[str, ...]:
-    accepted = [(d, u) for d in DTYPES.values() if (u := _sample(op, d)) is not None]
+    samples = {d: op.examples(UOp.param(0, d, (2, 3))) for d in DTYPES.values()}
+    accepted = [d for d, found in samples.items() if found]
     arity = "any" if op.arity is None else str(op.arity)
-    example = to_uir(accepted[0][1]).splitlines()[-1].partition(" = ")[2]
+    example = to_uir(samples[accepted[0]][0]).splitlines()[-1].partition(" = ")[2]
     return (
         f"`{op.name}`",
         arity,
         ", ".join(map(_field, op.arg)),
-        _types([d for d, _ in accepted]),
-        ", ".join(_properties(op, accepted[0][0])),
+        _types(accepted),
+        ", ".join(_properties(op, accepted[0])),
         op.doc.replace("|", "\\|"),
         f"`{example}`",
     )
-
-
-def _sample(op: OpDef, dtype: DType) -> UOp | None:
-    """The first example of an op on values of ``dtype``, or None."""
-    x = UOp.param(0, dtype, (2, 3))
-    try:
-        if op.samples is not None:
-            return next(iter(op.samples(x)))
-        places = range(2 if op.arity is None else op.arity)
-        return UOp(op, tuple(UOp.param(i, dtype, (2, 3)) for i in places))
-    except TypeError:
-        return None
 
 
 def _field(field: Field) -> str:

@@ -32,22 +32,11 @@ Inputs = Mapping[UOp, Array]
 
 def op_samples(op: OpDef, dtype: DType) -> list[UOp]:
     """Examples of an op on placeholders of ``dtype``; none if it takes no such type."""
-    x = UOp.param(0, dtype, SHAPE)
-    try:
-        if op.samples is not None:
-            nodes = list(op.samples(x))
-        else:
-            nodes = [UOp(op, tuple(UOp.param(i, dtype, SHAPE) for i in _arity(op)))]
-    except TypeError:
-        return []
+    nodes = op.examples(UOp.param(0, dtype, SHAPE))
     for u in nodes:
         if u.op is not op:
             raise AssertionError(f"{op.name}: a sample of it is {u!r}")
     return nodes
-
-
-def _arity(op: OpDef) -> range:
-    return range(2 if op.arity is None else op.arity)
 
 
 def sample_inputs(root: UOp, seed: int = 0) -> dict[UOp, Array]:

@@ -102,6 +102,20 @@ class OpDef:
                 "underscores, so that the text form can write it"
             )
 
+    def examples(self, x: UOp) -> list[UOp]:
+        """The op on ``x``, a placeholder; none if it takes no such type.
+
+        These are the row's samples; an op without any gets a placeholder per source.
+        """
+        try:
+            if self.samples is not None:
+                return list(self.samples(x))
+            places = range(2 if self.arity is None else self.arity)
+            src = tuple(x.param(i, x.dtype, x.shape) for i in places)
+            return [type(x)(self, src)]
+        except TypeError:
+            return []
+
     def compute(self, node: UOp, *sources: Array) -> Array:
         """The NumPy meaning of ``node``, given the values of its sources.
 
