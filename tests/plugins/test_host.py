@@ -19,7 +19,7 @@ from uopc.plugins import (
 )
 
 # Rewrite rules as far as the registry looks: it asks for a pattern and a function.
-RULES = [SimpleNamespace(pattern=k, build=print) for k in "abc"]
+RULES = [type("FakeRule", (), {"pattern": k, "build": print})() for k in "abc"]
 
 
 def test_nothing_loads_before_the_first_need(fake: SimpleNamespace) -> None:
@@ -93,6 +93,8 @@ def test_everything_is_registered_with_its_owner(fake: SimpleNamespace) -> None:
     assert reg.owners == {
         ("ops", "erf"): "erf",
         ("vjps", op): "erf",
+        ("rewrites", RULES[0]): "erf",
+        ("rewrites", RULES[1]): "erf",
         ("backends", "toy"): "erf",
         ("spellings", ("c", op)): "erf",
         ("commands", "shout"): "erf",

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uopc.backend_c.backend import NAME, CBackend
 from uopc.backend_c.cache import cache_dir
 from uopc.backend_c.cpu import vector_width
 from uopc.backend_c.spellings import SPELLINGS
-from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
+from uopc.backend_c.toolchain import (
+    CompileError,
+    Compiler,
+    CompilerNotFoundError,
+    compile_shared,
+    find_compiler,
+)
+from uopc.config import get
 from uopc.plugins import hookimpl
 
 if TYPE_CHECKING:
@@ -31,19 +40,38 @@ def uopc_register_spellings(register: Any) -> None:
 @hookimpl
 def uopc_doctor() -> list[tuple[str, str]]:
     """The compiler, the processor and the cache."""
+    wanted = get("UOPC_CC")
     try:
         compiler = find_compiler()
         rows = [
             ("C compiler", " ".join(compiler.argv)),
             ("C compiler version", compiler.version),
         ]
+        if reason := _trial(compiler):
+            whose = f"UOPC_CC={wanted!r}" if wanted else "the C compiler"
+            rows.append(("problem", f"{whose} does not compile: {reason}"))
     except CompilerNotFoundError as error:
         rows = [("C compiler", f"none: {error}")]
+        if wanted:  # without any compiler there is the reference backend
+            rows.append(("problem", str(error).partition("\n")[0]))
     return [
         *rows,
         ("vector width", f"{vector_width()} bits"),
         ("cache folder", str(cache_dir())),
     ]
+
+
+def _trial(compiler: Compiler) -> str | None:
+    """Why the compiler makes no shared object of a line of C, or None."""
+    with tempfile.TemporaryDirectory(prefix="uopc-") as folder:
+        source, output = Path(folder, "trial.c"), Path(folder, "trial.so")
+        source.write_text("int trial(void) { return 0; }\n")
+        try:
+            compile_shared(compiler, [source], output, 1)
+        except CompileError as error:
+            said = " ".join(error.stderr.split())[:200]
+            return f"{error.reason}: {said}" if said else error.reason
+        return None
 
 
 @hookimpl

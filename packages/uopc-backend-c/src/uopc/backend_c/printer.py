@@ -9,6 +9,7 @@ from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.types import c_literal, c_type
 from uopc.config import get
 from uopc.dtype import DType
+from uopc.plugins import note_owner
 from uopc.simplify import Bounds
 from uopc.uop import Literal, OpDef, Ops, UOp, toposort
 
@@ -153,6 +154,18 @@ class KernelPrinter:
                     return place
                 zero = c_literal(Literal.of(0, u.dtype))
                 return f"({texts[u.src[2]]}?{place}:{zero})"
+        try:
+            text = self._spelled(u, texts)
+        except Exception as error:
+            what = f"C spelling of op {u.op.name!r}"
+            note_owner(error, what, "spellings", ("c", u.op))
+            raise
+        # C computes small integers as int; cut the result back to its type.
+        cut = u.dtype.name in _NARROW and u.op is not Ops.CAST
+        return f"(({c_type(u.dtype)}){text})" if cut else text
+
+    def _spelled(self, u: UOp, texts: Names) -> str:
+        """The op's spelling, filled in; its helpers are noted."""
         spelling = self._spelling(u)
         fields = {
             "t": c_type(u.dtype),
@@ -163,16 +176,13 @@ class KernelPrinter:
         try:
             for helper in spelling.helpers:
                 self.helpers[helper.format(**fields)] = None
-            text = spelling.expression.format(*(texts[s] for s in u.src), **fields)
+            return spelling.expression.format(*(texts[s] for s in u.src), **fields)
         except (LookupError, ValueError) as error:
             raise ValueError(
                 f"the C spelling of {u.op.name}, {spelling.expression!r}, cannot be "
                 f"filled in ({error!r}); its fields: 0 to {len(u.src) - 1}, "
                 f"{', '.join(fields)}"
             ) from error
-        # C computes small integers as int; cut the result back to its type.
-        cut = u.dtype.name in _NARROW and u.op is not Ops.CAST
-        return f"(({fields['t']}){text})" if cut else text
 
     def _spelling(self, u: UOp) -> Spelling:
         spelling = self.spellings[u.op]

@@ -126,7 +126,11 @@ def _plugin_rows(report: Report, host: PluginHost) -> None:
         try:
             if error is not None:
                 raise error
-            report.rows.extend((str(label), str(value)) for label, value in rows)
+            for label, value in [(str(label), str(value)) for label, value in rows]:
+                if label == "problem":
+                    report.problems.append(value)
+                else:
+                    report.rows.append((label, value))
         except Exception as mistake:
             kind = type(mistake).__name__
             report.problems.append(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from uopc.plugins import note_owner
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +63,14 @@ def _value(u: UOp, values: Values) -> Array:
         if u.op in (Ops.BUFFER, Ops.PARAM):
             raise KeyError(f"no data given for {u!r}")
         raise NotImplementedError(f"{u.op.name} has no NumPy meaning")
-    src = [values[s] for s in u.src]
+    try:
+        return _computed(u, [values[s] for s in u.src])
+    except Exception as error:
+        note_owner(error, f"NumPy meaning of op {u.op.name!r}", "ops", u.op.name)
+        raise
+
+
+def _computed(u: UOp, src: list[Array]) -> Array:
     if u.op.kind == "elementwise" and u.shape:
         src = _once(src)
         out = np.broadcast_to(u.op.compute(u, *src), u.shape)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from uopc.plugins import note_owner
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
@@ -76,7 +77,11 @@ class _Runner:
             if len(u.src) == 3 and not values[u.src[2]]:
                 return buf.dtype.numpy.type(0)
             return memory[_inside(values[u.src[1]], buf)]
-        return u.op.compute(u, *(values[s] for s in u.src))[()]
+        try:
+            return u.op.compute(u, *(values[s] for s in u.src))[()]
+        except Exception as error:
+            note_owner(error, f"NumPy meaning of op {u.op.name!r}", "ops", u.op.name)
+            raise
 
 
 def _inside(index: Any, buf: UOp) -> int:

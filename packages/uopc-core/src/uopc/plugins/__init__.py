@@ -8,7 +8,9 @@ question to `registry()` does.
 from uopc.plugins.failures import PluginError, PluginFailure, PluginWarning
 from uopc.plugins.hookspecs import (
     BackendRegister,
+    BatchingRegister,
     CommandAdder,
+    JvpRegister,
     OpRegister,
     RewritesRegister,
     SpellingRegister,
@@ -16,14 +18,23 @@ from uopc.plugins.hookspecs import (
     hookimpl,
     hookspec,
 )
-from uopc.plugins.host import PluginHost, PluginInfo, current, registry, use
+from uopc.plugins.host import (
+    PluginHost,
+    PluginInfo,
+    current,
+    note_owner,
+    registry,
+    use,
+)
 from uopc.plugins.registry import Command, DuplicateError, Registry
 
 __all__ = [
     "BackendRegister",
+    "BatchingRegister",
     "Command",
     "CommandAdder",
     "DuplicateError",
+    "JvpRegister",
     "OpRegister",
     "PluginError",
     "PluginFailure",
@@ -37,6 +48,7 @@ __all__ = [
     "current",
     "hookimpl",
     "hookspec",
+    "note_owner",
     "registry",
     "use",
 ]

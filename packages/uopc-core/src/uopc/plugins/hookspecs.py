@@ -43,6 +43,32 @@ class VjpRegister(Protocol):
         """Make `rule` the gradient rule of `op`."""
 
 
+class JvpRegister(Protocol):
+    """What `uopc_register_jvps` is given."""
+
+    def __call__(
+        self,
+        op: OpDef,
+        rule: Callable[[UOp, tuple[UOp | None, ...]], UOp | None],
+        *,
+        override: bool = False,
+    ) -> None:
+        """Make `rule` the forward-mode rule of `op`."""
+
+
+class BatchingRegister(Protocol):
+    """What `uopc_register_batchings` is given."""
+
+    def __call__(
+        self,
+        op: OpDef,
+        rule: Callable[[UOp, tuple[UOp, ...], tuple[bool, ...]], UOp],
+        *,
+        override: bool = False,
+    ) -> None:
+        """Make `rule` the batching rule of `op`."""
+
+
 class RewritesRegister(Protocol):
     """What `uopc_register_rewrites` is given."""
 
@@ -96,6 +122,26 @@ def uopc_register_vjps(register: VjpRegister) -> None:
 
 
 @hookspec
+def uopc_register_jvps(register: JvpRegister) -> None:
+    """Add forward-mode rules: `register(op, rule, *, override=False)` for each.
+
+    `rule(node, tangents)` gets a node and, for each of its sources, the tangent or
+    None for zero, and returns the tangent of the node, or None. An op without such a
+    rule is differentiated forward through its gradient rule.
+    """
+
+
+@hookspec
+def uopc_register_batchings(register: BatchingRegister) -> None:
+    """Add batching rules: `register(op, rule, *, override=False)` for each.
+
+    `rule(node, sources, batched)` gets a node, its sources for a whole batch, and
+    which of them have the batch as an additional first axis; it returns the node for
+    the batch, with that axis. Elementwise ops, and ops with a `lower`, need none.
+    """
+
+
+@hookspec
 def uopc_register_rewrites(register: RewritesRegister) -> None:
     """Add rewrite rules: call `register(stage, rules)`, for any number of stages.
 
@@ -138,6 +184,16 @@ def uopc_gradient(
     """
 
 
+@hookspec(firstresult=True)
+def uopc_jvp(
+    roots: Sequence[UOp], inputs: Sequence[UOp], tangents: Sequence[UOp]
+) -> Sequence[UOp] | None:
+    """The tangent of each of `roots` when `inputs` move along `tangents`.
+
+    The first result that is not None counts.
+    """
+
+
 @hookspec
 def uopc_after_pass(name: str, before: Any, after: Any, seconds: float) -> None:
     """Observe a pass of the compiler: its name, input, output, and time taken."""
@@ -145,5 +201,8 @@ def uopc_after_pass(name: str, before: Any, after: Any, seconds: float) -> None:
 
 @hookspec
 def uopc_doctor() -> list[tuple[str, str]]:
-    """Rows for `uopc doctor`: pairs of a label and a value."""
+    """Rows for `uopc doctor`: pairs of a label and a value.
+
+    The value of a row labelled "problem" is listed with the problems instead.
+    """
     return []

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -262,3 +262,21 @@ def use(host: PluginHost) -> Iterator[PluginHost]:
         yield host
     finally:
         _current.reset(token)
+
+
+def note_owner(error: BaseException, what: str, kind: str, key: Hashable) -> None:
+    """Add to an error that came out of `what` which plugin registered that.
+
+    `kind` and `key` are those of `Registry.owners`. The error keeps its type; without
+    an owner, or with the note there already, it stays as it is. Call it from an
+    `except` block and raise the error again, which costs nothing while all is well.
+    """
+    host = current()
+    owner = host.load(quiet=True).owners.get((kind, key))
+    if owner is None:
+        return
+    origins = {i.name: f"{i.distribution} {i.version}".strip() for i in host.plugins}
+    where = f", {origins[owner]}" if origins.get(owner) else ""
+    note = f"raised by the {what} (plugin {owner!r}{where})"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

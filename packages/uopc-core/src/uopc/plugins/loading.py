@@ -22,6 +22,8 @@ CORE_DISTRIBUTION = "uopc-core"
 REGISTER_HOOKS: tuple[tuple[str, str, Callable[[Staging], Any]], ...] = (
     ("uopc_register_ops", "register", lambda staging: staging.add_op),
     ("uopc_register_vjps", "register", lambda staging: staging.add_vjp),
+    ("uopc_register_jvps", "register", lambda staging: staging.add_jvp),
+    ("uopc_register_batchings", "register", lambda staging: staging.add_batching),
     ("uopc_register_rewrites", "register", lambda staging: staging.add_rewrites),
     ("uopc_register_backends", "register", lambda staging: staging.add_backend),
     ("uopc_register_spellings", "register", lambda staging: staging.add_spelling),

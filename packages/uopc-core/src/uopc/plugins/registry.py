@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from uopc.uop import OpDef, UOp
 
     VjpRule: TypeAlias = Callable[[UOp, UOp], tuple[UOp | None, ...]]
+    JvpRule: TypeAlias = Callable[[UOp, tuple[UOp | None, ...]], UOp | None]
+    BatchingRule: TypeAlias = Callable[[UOp, tuple[UOp, ...], tuple[bool, ...]], UOp]
 
 RESERVED_COMMANDS = ("plugins", "doctor", "show", "graph")
 
@@ -39,12 +41,15 @@ class Registry:
     """Everything the loaded plugins registered.
 
     `owners` maps (kind, key) to the name of the plugin that registered it, where kind
-    is the name of one of the dicts. `stamp` tells one set of plugins and versions from
-    another; a cache of compiled things should have it in its key.
+    is the name of one of the dicts; the key of a rewrite is the rule itself. `stamp`
+    tells one set of plugins and versions from another; a cache of compiled things
+    should have it in its key.
     """
 
     ops: dict[str, OpDef] = field(default_factory=dict)
     vjps: dict[OpDef, VjpRule] = field(default_factory=dict)
+    jvps: dict[OpDef, JvpRule] = field(default_factory=dict)
+    batchings: dict[OpDef, BatchingRule] = field(default_factory=dict)
     rewrites: dict[str, list[Any]] = field(default_factory=dict)
     backends: dict[str, Callable[[], Any]] = field(default_factory=dict)
     spellings: dict[tuple[str, OpDef], Any] = field(default_factory=dict)
@@ -69,10 +74,20 @@ class Staging:
 
     def add_vjp(self, op: OpDef, rule: VjpRule, *, override: bool = False) -> None:
         """Stage a gradient rule; the `register` of `uopc_register_vjps`."""
-        _op_name(op)
-        _need_callable(rule, "a gradient rule")
-        self._claim("vjps", op, override)
+        self._claim_rule("vjps", "a gradient rule", op, rule, override)
         self._staged.vjps[op] = rule
+
+    def add_jvp(self, op: OpDef, rule: JvpRule, *, override: bool = False) -> None:
+        """Stage a forward-mode rule; the `register` of `uopc_register_jvps`."""
+        self._claim_rule("jvps", "a forward-mode rule", op, rule, override)
+        self._staged.jvps[op] = rule
+
+    def add_batching(
+        self, op: OpDef, rule: BatchingRule, *, override: bool = False
+    ) -> None:
+        """Stage a batching rule; the `register` of `uopc_register_batchings`."""
+        self._claim_rule("batchings", "a batching rule", op, rule, override)
+        self._staged.batchings[op] = rule
 
     def add_rewrites(self, stage: str, rules: Iterable[Any]) -> None:
         """Stage rewrite rules; the `register` of `uopc_register_rewrites`."""
@@ -86,6 +101,7 @@ class Staging:
             # Known by what it has, so that this file needs nothing of uopc.simplify.
             if not (hasattr(rule, "pattern") and callable(getattr(rule, "build", 0))):
                 raise TypeError(f"expected a uopc.simplify.Rule, got {rule!r}")
+            self._staged.owners["rewrites", rule] = self._plugin
         self._staged.rewrites.setdefault(stage, []).extend(rules)
 
     def add_backend(
@@ -132,6 +148,8 @@ class Staging:
         counts = {
             "ops": len(staged.ops),
             "vjps": len(staged.vjps),
+            "jvps": len(staged.jvps),
+            "batchings": len(staged.batchings),
             "rewrites": sum(map(len, staged.rewrites.values())),
             "backends": len(staged.backends),
             "spellings": len(staged.spellings),
@@ -144,12 +162,21 @@ class Staging:
         registry, staged = self._registry, self._staged
         registry.ops.update(staged.ops)
         registry.vjps.update(staged.vjps)
+        registry.jvps.update(staged.jvps)
+        registry.batchings.update(staged.batchings)
         for stage, rules in staged.rewrites.items():
             registry.rewrites.setdefault(stage, []).extend(rules)
         registry.backends.update(staged.backends)
         registry.spellings.update(staged.spellings)
         registry.commands.update(staged.commands)
         registry.owners.update(staged.owners)
+
+    def _claim_rule(
+        self, kind: str, what: str, op: OpDef, rule: object, override: bool
+    ) -> None:
+        _op_name(op)
+        _need_callable(rule, what)
+        self._claim(kind, op, override)
 
     def _claim(self, kind: str, key: Hashable, override: bool) -> None:
         """Note this plugin as the owner of a key, or say who owns it already."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from uopc.config import get
-from uopc.plugins import registry
+from uopc.plugins import note_owner, registry
 from uopc.simplify.bounds import Bounds, Facts
 from uopc.simplify.context import conjuncts, facts, positional
 from uopc.simplify.pattern import Rule, RuleTable
@@ -88,7 +88,11 @@ class Simplifier:
             if new is not None:
                 return self._done(name, u, new)
         for rule, orders in self._rules.candidates(u):
-            new = rule.rewrite(u, orders, self.bounds)
+            try:
+                new = rule.rewrite(u, orders, self.bounds)
+            except Exception as error:
+                note_owner(error, f"rewrite rule {rule.name!r}", "rewrites", rule)
+                raise
             if new is not None:
                 return self._done(rule.name, u, new)
         return None
@@ -220,8 +224,12 @@ def fold(u: UOp) -> UOp | None:
     if any(s.op is not Ops.CONST for s in u.src):
         return None
     values = [np.asarray(s.value, s.dtype.numpy) for s in u.src]
-    with np.errstate(all="ignore"):
-        return UOp.const(u.op.compute(u, *values).item(), u.dtype)
+    try:
+        with np.errstate(all="ignore"):
+            return UOp.const(u.op.compute(u, *values).item(), u.dtype)
+    except Exception as error:
+        note_owner(error, f"NumPy meaning of op {u.op.name!r}", "ops", u.op.name)
+        raise
 
 
 BuiltIn = Callable[[Simplifier, UOp], UOp | None]
