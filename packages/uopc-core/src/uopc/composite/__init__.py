@@ -1,24 +1,41 @@
 """Functions over ops: whatever is composed here has gradients and C for free."""
 
-from uopc.composite.math import (
+from uopc.composite.einsum import diagonal, einsum
+from uopc.composite.elementwise import (
     absolute,
     cos,
-    cross_entropy,
     exp,
     gelu,
     log,
+    log1p,
+    logsigmoid,
+    power,
+    relu,
+    sigmoid,
+    silu,
+    softplus,
+    square,
+    tanh,
+)
+from uopc.composite.gather import (
+    from_end,
+    index_nodes,
+    one_hot_index,
+    scatter_add,
+)
+from uopc.composite.loss import cross_entropy, soft_cross_entropy
+from uopc.composite.math import (
     log_softmax,
+    logsumexp,
     matmul,
     mean,
     one_hot,
-    relu,
-    sigmoid,
     softmax,
-    square,
-    tanh,
-    variance,
 )
+from uopc.composite.norm import deviation, norm, variance
+from uopc.composite.order import along_last, argmax, argsort
 from uopc.composite.random import blocks, normal, random_bits, threefry, uniform
+from uopc.composite.scan import cumulative, product_of_others
 from uopc.composite.shape import (
     broadcast_shape,
     broadcast_to,
@@ -28,6 +45,7 @@ from uopc.composite.shape import (
     iota,
     pad,
     reduce_axes,
+    spread,
     stack,
     sum_to,
     zeros_like,
@@ -35,29 +53,50 @@ from uopc.composite.shape import (
 
 __all__ = [
     "absolute",
+    "along_last",
+    "argmax",
+    "argsort",
     "blocks",
     "broadcast_shape",
     "broadcast_to",
     "cat",
     "cos",
     "cross_entropy",
+    "cumulative",
+    "deviation",
+    "diagonal",
+    "einsum",
     "exp",
     "flip",
+    "from_end",
     "full",
     "gelu",
+    "index_nodes",
     "iota",
     "log",
+    "log1p",
     "log_softmax",
+    "logsigmoid",
+    "logsumexp",
     "matmul",
     "mean",
+    "norm",
     "normal",
     "one_hot",
+    "one_hot_index",
     "pad",
+    "power",
+    "product_of_others",
     "random_bits",
     "reduce_axes",
     "relu",
+    "scatter_add",
     "sigmoid",
+    "silu",
+    "soft_cross_entropy",
     "softmax",
+    "softplus",
+    "spread",
     "square",
     "stack",
     "sum_to",

@@ -1,61 +1,14 @@
-"""Composite functions of elements and over axes, on float nodes."""
+"""Composite functions over axes, on float nodes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from uopc.composite.shape import broadcast_to, count, iota, reduce_axes
+from uopc.composite.elementwise import exp, log
+from uopc.composite.shape import broadcast_to, count, iota, reduce_axes, zeros_like
 from uopc.dtype import i32, i64
 from uopc.uop import Ops, UOp
-
-
-def square(x: UOp) -> UOp:
-    """x * x."""
-    return x * x
-
-
-def absolute(x: UOp) -> UOp:
-    """``max(x, -x)``; its gradient at 0 is 0, the tie being split."""
-    return x.maximum(-x)
-
-
-def relu(x: UOp) -> UOp:
-    """``x`` where positive, else 0; its gradient at 0 is 0."""
-    return (x > 0).where(x, x.const_like(0))
-
-
-def sigmoid(x: UOp) -> UOp:
-    """``1 / (1 + exp(-x))``, from ``exp(-|x|)``, which cannot overflow."""
-    negative = x < 0.0
-    e = UOp(Ops.EXP, (negative.where(x, -x),))
-    return negative.where(e, x.const_like(1.0)) / (e + 1.0)
-
-
-def tanh(x: UOp) -> UOp:
-    """Hyperbolic tangent."""
-    return UOp(Ops.TANH, (x,))
-
-
-def exp(x: UOp) -> UOp:
-    """e to the power x."""
-    return UOp(Ops.EXP, (x,))
-
-
-def log(x: UOp) -> UOp:
-    """Natural logarithm."""
-    return UOp(Ops.LOG, (x,))
-
-
-def cos(x: UOp) -> UOp:
-    """Cosine."""
-    return UOp(Ops.COS, (x,))
-
-
-def gelu(x: UOp) -> UOp:
-    """GELU in its tanh form (Hendrycks and Gimpel, 2016)."""
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-    return x * 0.5 * (tanh(inner) + 1.0)
 
 
 def mean(x: UOp, axes: Sequence[int], keepdim: bool) -> UOp:
@@ -65,27 +18,38 @@ def mean(x: UOp, axes: Sequence[int], keepdim: bool) -> UOp:
     return total * (1 / n if n else math.nan)
 
 
-def variance(x: UOp, axes: Sequence[int], keepdim: bool) -> UOp:
-    """The population variance: the mean squared distance from the mean."""
-    center = x - mean(x, axes, keepdim=True).expand(x.shape)
-    return mean(square(center), axes, keepdim)
-
-
-def _shifted(x: UOp, axis: int) -> UOp:
+def shift(x: UOp, axis: int) -> UOp:
     """``x`` minus its maximum, held constant: a shift changes no softmax."""
     top = reduce_axes(x, Ops.MAX, [axis], keepdim=True).detach()
     return x - top.expand(x.shape)
 
 
+def logsumexp(x: UOp, axes: Sequence[int], keepdim: bool) -> UOp:
+    """log of the sum of exp(x), without overflow.
+
+    -inf, with a gradient of 0, where every element is -inf or there is none.
+    """
+    if not count(x, axes):
+        return reduce_axes(x, Ops.ADD, axes, keepdim) - math.inf
+    top = reduce_axes(x, Ops.MAX, axes, keepdim=True).detach()
+    finite = (top > -math.inf) & (top < math.inf)
+    top = finite.where(top, zeros_like(top))
+    e = exp(x - top.expand(x.shape))
+    total = reduce_axes(e, Ops.ADD, axes, keepdim)
+    result = log(total) + top.reshape(total.shape)
+    # The value is -inf anyway, but nothing flows through the logarithm of 0.
+    return total.eq(0.0).where(result.const_like(-math.inf), result)
+
+
 def softmax(x: UOp, axis: int) -> UOp:
-    """exp(x) over its sum along ``axis``."""
-    e = exp(_shifted(x, axis))
+    """exp(x) over its sum along ``axis``; NaN where every element is -inf."""
+    e = exp(shift(x, axis))
     return e / reduce_axes(e, Ops.ADD, [axis], keepdim=True).expand(x.shape)
 
 
 def log_softmax(x: UOp, axis: int) -> UOp:
     """The logarithm of softmax, without overflow."""
-    shifted = _shifted(x, axis)
+    shifted = shift(x, axis)
     total = reduce_axes(exp(shifted), Ops.ADD, [axis], keepdim=True)
     return shifted - log(total).expand(x.shape)
 
@@ -97,16 +61,6 @@ def one_hot(idx: UOp, n: int) -> UOp:
     idx = idx if idx.dtype is i32 else idx.cast(i64)
     which = broadcast_to(iota(n).cast(idx.dtype), shape)
     return idx.reshape((*idx.shape, 1)).expand(shape).eq(which)
-
-
-def cross_entropy(logits: UOp, labels: UOp) -> UOp:
-    """Mean over all labels of minus log_softmax at the label (last axis)."""
-    picked = one_hot(labels, logits.shape[-1])
-    logp = log_softmax(logits, len(logits.shape) - 1)
-    kept = picked.where(logp, logp.const_like(0))
-    total = reduce_axes(kept, Ops.ADD, range(len(kept.shape)), keepdim=False)
-    n = math.prod(labels.shape)
-    return total * (-1 / n if n else math.nan)
 
 
 def matmul(a: UOp, b: UOp) -> UOp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from uopc.composite.math import cos, log
+from uopc.composite.elementwise import cos, log
 from uopc.composite.shape import iota
 from uopc.dtype import DType, bf16, f16, f64, u32, u64
 from uopc.uop import UOp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from uopc.dtype import DType
+from uopc.dtype import DType, boolean
 from uopc.uop import Ops, Scalar, UOp
 
 
@@ -46,13 +46,25 @@ def broadcast_to(u: UOp, shape: Sequence[int]) -> UOp:
 
 
 def sum_to(g: UOp, shape: Sequence[int]) -> UOp:
-    """The reverse of EXPAND: sum the axes where ``shape`` has 1 and ``g`` not."""
+    """The reverse of EXPAND: sum the axes where ``shape`` has 1 and ``g`` not.
+
+    Of a bool node, "any" over them.
+    """
     shape = tuple(shape)
     axes = [i for i, (n, m) in enumerate(zip(g.shape, shape, strict=True)) if n != m]
     if not axes:
         return g
     keep = [i for i in range(len(shape)) if i not in axes]
-    return g.permute(keep + axes).reduce(Ops.ADD, len(axes)).reshape(shape)
+    if g.dtype is boolean and 0 in g.shape:
+        return full(shape, False, boolean)  # a maximum over nothing has no value
+    combine = Ops.MAX if g.dtype is boolean else Ops.ADD
+    return g.permute(keep + axes).reduce(combine, len(axes)).reshape(shape)
+
+
+def spread(v: UOp, shape: Sequence[int]) -> UOp:
+    """``v`` repeated over the axes that ``shape`` has after its own."""
+    ones = (1,) * (len(shape) - len(v.shape))
+    return v.reshape(v.shape + ones).expand(shape)
 
 
 def pad(u: UOp, widths: Sequence[tuple[int, int]]) -> UOp:

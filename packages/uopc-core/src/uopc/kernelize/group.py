@@ -10,7 +10,8 @@ means the node would be computed more than once. The cost model:
 * a node with several contexts is stored if recomputing it would cost more
   than ``SHARED_COST`` additions (the exp of a softmax is recomputed);
 * a reduction is stored, unless it can be the one reduction of its kernel: it
-  has one context, and only elementwise ops and reshapes follow it.
+  has one context, and only elementwise ops and reshapes follow it;
+* a SCATTER_ADD is stored, because it adds to its result in place.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ class Context(NamedTuple):
     kernel: UOp
     view: int  # an interned chain of movement ops
     pure: bool  # only elementwise ops and reshapes since the output
-    expanded: bool  # the last step was an EXPAND that repeats elements
+    expanded: bool  # the last step repeats elements: an EXPAND, or rows by an index
+
+
+def read(u: UOp) -> tuple[UOp, ...]:
+    """The sources whose values ``u`` needs; for others of a STAGE it only waits."""
+    return u.src[:1] if u.op is Ops.STAGE else u.src
 
 
 def inline_cost(order: Sequence[UOp], stored: Collection[UOp]) -> dict[UOp, int]:
@@ -45,7 +51,7 @@ def inline_cost(order: Sequence[UOp], stored: Collection[UOp]) -> dict[UOp, int]
         elif u.op.kind in ("leaf", "reduce") or u in stored:
             cost[u] = 1
         else:
-            cost[u] = min(_COST_CAP, u.op.cost + sum([cost[s] for s in u.src]))
+            cost[u] = min(_COST_CAP, u.op.cost + sum([cost[s] for s in read(u)]))
     return cost
 
 
@@ -64,6 +70,7 @@ class _Grouping:
         self.must = {
             *roots,
             *forced,
+            *(u for u in order if u.op is Ops.SCATTER_ADD),
             *(u for u in order if u.op is Ops.STAGE and u.arg == "contiguous"),
         }
         self.cost = inline_cost(order, self.must)
@@ -75,6 +82,8 @@ class _Grouping:
     def run(self) -> set[UOp]:
         for u in reversed(self.order):
             contexts = self.contexts.pop(u, set())
+            if not contexts and u not in self.must:
+                continue  # something waits for it, and nobody reads it
             if u.op is Ops.BUFFER or (u.op.kind == "leaf" and u not in self.must):
                 continue
             if u in self.must or self._worth_storing(u, contexts):
@@ -107,12 +116,13 @@ class _Grouping:
         return self._store(u)
 
     def _hand_down(self, u: UOp, contexts: set[Context]) -> None:
-        for i, s in enumerate(u.src):
-            if u.op.kind == "elementwise" or u.op is Ops.STAGE:
-                passed = contexts
+        for i, s in enumerate(read(u)):
+            single = u.op is Ops.INDEX and i > 0 and s.shape == u.shape
+            if u.op.kind == "elementwise" or u.op is Ops.STAGE or single:
+                passed = contexts  # an index of single elements is read where they are
             else:
-                # An INDEX reads its table elsewhere than its indices.
-                apart = u.op is Ops.INDEX and i > 0
+                # Indices are read elsewhere than the elements they choose.
+                apart = u.op in (Ops.INDEX, Ops.SCATTER_ADD) and i > 0
                 passed = {self._seen_through(c, u, apart) for c in contexts}
             self.contexts.setdefault(s, set()).update(passed)
 
@@ -122,9 +132,15 @@ class _Grouping:
         # A reduction under a PERMUTE runs in its own order; the copy that
         # transposes is a kernel of its own.
         pure = c.pure and u.op is Ops.RESHAPE
-        grows = u.op is Ops.EXPAND and _repeats(u)
+        grows = _places_rows(u) if apart else u.op is Ops.EXPAND and _repeats(u)
         kept = c.expanded and u.op in (Ops.RESHAPE, Ops.PERMUTE)
         return Context(c.kernel, view, pure, grows or kept)
+
+
+def _places_rows(u: UOp) -> bool:
+    """Whether every index of a gather or scatter serves several elements."""
+    rows = u.src[0] if u.op is Ops.SCATTER_ADD else u
+    return math.prod(rows.shape) > math.prod(u.src[1].shape)
 
 
 def _repeats(u: UOp) -> bool:

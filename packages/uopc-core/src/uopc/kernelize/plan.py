@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from uopc.config import get
 from uopc.dtype import DType
-from uopc.kernelize.group import choose_buffers
+from uopc.kernelize.group import choose_buffers, read
 from uopc.kernelize.prepare import prepare
 from uopc.kernelize.split import cuts
 from uopc.plugins import registry
-from uopc.spec import check
+from uopc.spec import SpecError, check
 from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 Key = tuple[Any, ...]
@@ -29,7 +29,8 @@ class Kernel:
     """One kernel.
 
     Attributes:
-        name: kind and output shape: ``r_`` with a reduction, else ``e_``.
+        name: kind and output shape: ``r_`` with a reduction, ``s_`` where it scatters,
+            else ``e_``.
         ast: what it computes, over BUFFER nodes numbered by first visit, so
             equal kernels have the same object here.
         args: the plan buffer behind each of those numbers.
@@ -100,11 +101,22 @@ def make_plan(
     key = (*key, backend, get("UOPC_OPT"), registry().stamp)
     plan = _plans.get(key)
     if plan is None:
+        _require_values(order)
         if get("UOPC_CHECK"):
             check(order, "graph")
         prepared = prepare(roots, leaves, supports)
         plan = _plans[key] = _build(prepared, buffers)
     return plan, buffers
+
+
+def _require_values(order: Sequence[UOp]) -> None:
+    if any(u.op is Ops.PARAM for u in order):
+        raise SpecError(
+            "this value depends on a placeholder, which has none: inside a function "
+            "that is being transformed (grad, vmap, checkpoint, ...) arguments cannot "
+            "be read with item(), numpy() or bool(); read them before or after, or "
+            "choose with where()"
+        )
 
 
 def _key(
@@ -157,14 +169,17 @@ def _view_of_buffer(u: UOp) -> UOp | None:
 
 
 def _kernel(root: UOp, stored: set[UOp], number: Mapping[UOp, int]) -> Kernel:
-    walk = toposort([root], lambda u: u.src if u is root or u not in stored else ())
+    walk = toposort([root], lambda u: read(u) if u is root or u not in stored else ())
     new: dict[UOp, UOp] = {}
     args: dict[int, int] = {}
     kind = "e"
     for u in walk:
+        if u.op is Ops.STAGE and u.arg == "after" and (u is root or u not in stored):
+            new[u] = new[u.src[0]]  # in a kernel there is nothing to wait for
+            continue
         if u is root or (u not in stored and u.op is not Ops.BUFFER):
             new[u] = u.with_src(tuple([new[s] for s in u.src]))
-            kind = "r" if u.op is Ops.REDUCE else kind
+            kind = {Ops.REDUCE: "r", Ops.SCATTER_ADD: "s"}.get(u.op, kind)
             continue
         slot = args.setdefault(number[u], len(args))
         new[u] = UOp.buffer(math.prod(u.shape), u.dtype, slot).reshape(u.shape)

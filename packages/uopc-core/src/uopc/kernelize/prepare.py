@@ -1,4 +1,4 @@
-"""Before grouping: detach markers vanish, unsupported ops are lowered.
+"""Before grouping: markers of autodiff vanish, unsupported ops are lowered.
 
 Chains of equal views merge, so that two transposes which cancel are no copy.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from uopc.dtype import f32, f64
-from uopc.plugins import current
+from uopc.plugins import current, note_owner
 from uopc.uop import OpDef, Ops, UOp, toposort
 
 MAX_LOWERINGS = 32
@@ -52,7 +52,7 @@ def _rewrite(
         if u in leaves:
             new[u] = leaves[u].reshape(u.shape)
             continue
-        if u.op is Ops.STAGE and u.arg == "detach" and u.src[0].op is not Ops.CONST:
+        if _is_marker(u) and u.src[0].op is not Ops.CONST:
             new[u] = new[u.src[0]]
             continue  # around a constant it stays: a bare index is checked at once
         v = u.with_src(tuple([new[s] for s in u.src]))
@@ -65,9 +65,18 @@ def _rewrite(
                     "'lower'; register one with the uopc_register_spellings hook"
                     f"{current().failure_note()}"
                 )
-            v, lowered = _lowered(v), True
+            try:
+                v, lowered = _lowered(v), True
+            except Exception as error:
+                note_owner(error, f"'lower' of op {v.op.name!r}", "ops", v.op.name)
+                raise
         new[u] = _grouped(_merged(v))
     return [new[r] for r in roots], lowered
+
+
+def _is_marker(u: UOp) -> bool:
+    """A STAGE that means something to autodiff, and nothing from here on."""
+    return u.op is Ops.STAGE and u.arg not in ("contiguous", "after")
 
 
 def _lowered(u: UOp) -> UOp:

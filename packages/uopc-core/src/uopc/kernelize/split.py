@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 
+from uopc.kernelize.group import read
 from uopc.uop import Ops, UOp, toposort
 
 MAX_OPS = 500
@@ -21,7 +22,7 @@ MAX_REGROUPED = 12
 
 def kernel_nodes(root: UOp, stored: Collection[UOp]) -> list[UOp]:
     """The nodes that the kernel of ``root`` computes, children first."""
-    walk = toposort([root], lambda u: u.src if u is root or u not in stored else ())
+    walk = toposort([root], lambda u: read(u) if u is root or u not in stored else ())
     return [u for u in walk if u is root or u not in stored]
 
 

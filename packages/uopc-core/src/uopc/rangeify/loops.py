@@ -6,6 +6,10 @@ node and index, one scalar expression. A reduction becomes a loop of its own
 over a local accumulator. The result is a tree of statements::
 
     SINK( END(range, STORE(acc, 0, 0.0), END(range, STORE(acc, ...)), STORE(out, ...)) )
+
+A SCATTER_ADD that is the only root becomes a loop that fills the output with zeros, and
+loops over the positions of its indices that add to it in place, in their order. That is
+how a plan has them; anywhere else it is the reduction that its row's ``lower`` says.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ def rangeify(roots: Sequence[UOp], name: str) -> UOp:
     Each root is stored to a buffer of its own; its slot is the largest that
     is still read plus one, counting on for further roots.
     """
-    return _Rangeify(roots).run(name)
+    root = roots[0]
+    if len(roots) == 1 and root.op is Ops.SCATTER_ADD:
+        return _Rangeify([root.with_src(tuple(_gathering(root.src)))]).scatter(name)
+    return _Rangeify(_gathering(roots)).run(name)
 
 
 class _Rangeify:
@@ -53,22 +60,50 @@ class _Rangeify:
 
     def run(self, name: str) -> UOp:
         shape = self.roots[0].shape
-        index, inner = [], None
-        for n in shape:
-            index.append(self._range(n))
+        index, inner = self._loops(shape)
+        values = self._values([(r, index) for r in self.roots])
+        return self._assemble(name, inner, values, self.indexer.flatten(index, shape))
+
+    def scatter(self, name: str) -> UOp:
+        """Zeros everywhere, and then every position of the indices in turn.
+
+        What is out of range adds 0 to a place in range: so it stays what it is, for
+        a sum that started from 0.0 is never -0.0.
+        """
+        (root,) = self.roots
+        g, *idx = root.src
+        size = math.prod(root.shape)
+        fill = self._range(size)
+        if not size or 0 in g.shape:
+            out = UOp.buffer(size, root.dtype, 0)
+            return self.simplify(UOp(Ops.SINK, (_zeros(out, fill),), name))
+        at, inner = self._loops(g.shape)
+        lead = at[: len(idx[0].shape)]
+        value, *places = self._values([(g, at), *((i, lead) for i in idx)])
+        for i, n in zip(places, root.arg, strict=True):
+            value = _in_range(i, n).where(value, value.const_like(0))
+        rows = tuple(map(self._clamp, places, root.arg))
+        address = self.indexer.flatten(rows + at[len(lead) :], root.shape)
+        return self._assemble(name, inner, [self.simplify(value)], address, fill)
+
+    def _loops(self, shape: Sequence[int]) -> tuple[Index, UOp | None]:
+        """Loops over an array, one in the other, and the innermost of them."""
+        index, inner = tuple([self._range(n) for n in shape]), None
         for r in index:
             if r.op is Ops.RANGE:
                 self.body[r], self.parent[r], inner = [], inner, r
-        for root in self.roots:
-            self.uses.setdefault(root, {})[tuple(index)] = None
+        return index, inner
+
+    def _values(self, wanted: Sequence[Use]) -> list[UOp]:
+        """Scalar expressions for some nodes at some indices."""
+        for u, at in wanted:
+            self.uses.setdefault(u, {})[at] = None
         for u in reversed(self.order):
             for at in self.uses.get(u, {}):
                 self._descend(u, at)
-        for u, at in self._needed_first([(r, tuple(index)) for r in self.roots]):
+        for u, at in self._needed_first(wanted):
             self.values[u, at] = self._value(u, at)
-        stores = [self.simplify(self.values[r, tuple(index)]) for r in self.roots]
-        address = self.indexer.flatten(index, shape)
-        return self._assemble(name, inner, stores, address)
+        return [self.simplify(self.values[use]) for use in wanted]
 
     def _range(self, extent: int) -> UOp:
         if extent == 1:
@@ -238,11 +273,19 @@ class _Rangeify:
         return read
 
     def _assemble(
-        self, name: str, inner: UOp | None, values: list[UOp], address: UOp
+        self,
+        name: str,
+        inner: UOp | None,
+        values: list[UOp],
+        address: UOp,
+        fill: UOp | None = None,
     ) -> UOp:
-        """Close the loops around the stores and number the outputs."""
+        """Close the loops around the stores and number the outputs.
+
+        With ``fill``, a loop over a whole output, values are added to zeros there.
+        """
         r, block = inner, [*self.body[inner]]
-        roots = [*block, *values, *(s for b in self.body.values() for s in b)]
+        roots = [*block, *values, address, *(s for b in self.body.values() for s in b)]
         # Stand-ins give way first, so that reads which vanish are not counted.
         safe = self._clamped()
         used = toposort(_in_place(roots, safe))
@@ -250,25 +293,41 @@ class _Rangeify:
             u.arg.slot for u in used if u.op is Ops.BUFFER and u.arg.space == "global"
         ]
         slot = max(slots, default=-1) + 1
+        first: list[UOp] = []
         for k, value in enumerate(values):
             size = math.prod(self.roots[0].shape)
             out = UOp.buffer(size, value.dtype, slot + k)
+            if fill is not None:
+                first.append(_zeros(out, fill))
+                value = UOp(Ops.INDEX, (out, address)) + value
             block.append(UOp(Ops.STORE, (out, address, value)))
         while r is not None:
             end = UOp(Ops.END, (r, *block))
             r = self.parent[r]
             block = [*self.body[r], end]
-        sink = UOp(Ops.SINK, tuple(block), name)
+        sink = UOp(Ops.SINK, (*first, *block), name)
         return self.simplify(_in_place([sink], safe)[0])
 
     def _clamped(self) -> dict[UOp, UOp]:
         """What each gathered index stands for: clamped, so reads are in bounds."""
         safe: dict[UOp, UOp] = {}
         for r, (use, extent) in self.gathered.items():
-            i = self.values[use]
-            clamped = _in_range(i, extent).where(i, i.const_like(0))
-            safe[r] = clamped.cast(self.dtype)
+            safe[r] = self._clamp(self.values[use], extent)
         return safe
+
+    def _clamp(self, i: UOp, extent: int) -> UOp:
+        """``i`` as a position within an axis, 0 where it is outside."""
+        return _in_range(i, extent).where(i, i.const_like(0)).cast(self.dtype)
+
+
+def _gathering(roots: Sequence[UOp]) -> list[UOp]:
+    """The roots with reductions for SCATTER_ADDs: each element gathers its sum."""
+    new: dict[UOp, UOp] = {}
+    for u in toposort(roots):
+        v = new[u] = u.with_src(tuple([new[s] for s in u.src]))
+        if v.op is Ops.SCATTER_ADD and v.op.lower is not None:
+            new[u] = v.op.lower(v)
+    return [new[r] for r in roots]
 
 
 def _in_place(roots: Sequence[UOp], safe: Mapping[UOp, UOp]) -> list[UOp]:
@@ -283,6 +342,12 @@ def _in_place(roots: Sequence[UOp], safe: Mapping[UOp, UOp]) -> list[UOp]:
         else:
             new[u] = u.with_src(tuple([new[s] for s in u.src]))
     return [new[r] for r in roots]
+
+
+def _zeros(out: UOp, place: UOp) -> UOp:
+    """A whole buffer set to 0 by the loop ``place``; it is no loop for one element."""
+    store = UOp(Ops.STORE, (out, place, UOp.const(0, out.dtype)))
+    return UOp(Ops.END, (place, store)) if place.op is Ops.RANGE else store
 
 
 def _in_range(i: UOp, extent: int) -> UOp:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -260,19 +261,45 @@ def index(op: OpDef, src: Sources, arg: Any) -> Inferred:
         idx, gated = src[1:2], True
     if not 1 <= len(idx) <= len(x.shape):
         fail(op, src, f"expected 1 to {len(x.shape)} indices, got {len(idx)}")
+    _places(op, src, idx, x.shape, gated)
+    shape = _ranked(op, src, idx[0].shape + x.shape[len(idx) :])
+    return None, shape, x.dtype
+
+
+def _places(
+    op: OpDef, src: Sources, idx: Sources, lengths: Shape, gated: bool = False
+) -> None:
+    """Integers of one shape; constants among them in range, unless there is a gate."""
     for axis, i in enumerate(idx):
         if not i.dtype.is_int:
             fail(op, src, f"an index must be an integer, not {i.dtype}", TypeError)
         _same_shape(op, src, idx[0], i)
-        if i.op.name == "const" and not (gated or 0 <= i.value < x.shape[axis]):
+        if i.op.name == "const" and not (gated or 0 <= i.value < lengths[axis]):
             fail(
                 op,
                 src,
-                f"index {i.value} is outside axis {axis} of length {x.shape[axis]}",
+                f"index {i.value} is outside axis {axis} of length {lengths[axis]}",
                 IndexError,
             )
-    shape = _ranked(op, src, idx[0].shape + x.shape[len(idx) :])
-    return None, shape, x.dtype
+
+
+def scatter_add(op: OpDef, src: Sources, arg: Any) -> Inferred:
+    """What to add, integer indices of one shape, and the lengths that they index."""
+    lengths = as_ints(op, src, arg)
+    if len(src) < 2 or len(src) != 1 + len(lengths):
+        why = f"expected one source to add, and an index for each of {lengths}"
+        fail(op, src, why)
+    if lengths and min(lengths) < 0:
+        fail(op, src, f"a length is negative in {lengths}")
+    g, idx = src[0], src[1:]
+    _places(op, src, idx, lengths)
+    at = idx[0].shape
+    if g.shape[: len(at)] != at:
+        fail(op, src, f"the first axes of {g.shape} must be those of an index, {at}")
+    if g.dtype is boolean:
+        fail(op, src, "sums of bool need a cast to an integer", TypeError)
+    shape = _ranked(op, src, lengths + g.shape[len(at) :])
+    return lengths, shape, g.dtype
 
 
 def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
@@ -291,10 +318,25 @@ def reduce(op: OpDef, src: Sources, arg: Any) -> Inferred:
     return ReduceArg(rop, n), kept, x.dtype
 
 
+# The names of a STAGE, and how many sources each takes, at least and at most.
+STAGES: dict[str, tuple[int, int | None]] = {
+    "detach": (1, 1),
+    "contiguous": (1, 1),
+    "after": (2, 2),
+    "checkpoint": (1, None),
+}
+
+
 def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
-    """'detach' or 'contiguous'."""
-    if arg not in ("detach", "contiguous"):
-        fail(op, src, f"expected 'detach' or 'contiguous', got {arg!r}")
+    """The value of the first source, under one of the names below."""
+    custom = isinstance(arg, str) and re.fullmatch(r"custom_\d+", arg)
+    if arg not in STAGES and not custom:
+        names = ", ".join(map(repr, STAGES))
+        fail(op, src, f"expected one of {names} or 'custom_<number>', got {arg!r}")
+    least, most = STAGES.get(arg, (1, None))
+    if len(src) < least or (most is not None and len(src) > most):
+        expected = least if least == most else f"at least {least}"
+        fail(op, src, f"{arg!r} expects {expected} sources, got {len(src)}")
     return arg, src[0].shape, src[0].dtype
 
 

@@ -288,6 +288,10 @@ class UOp(_Draft):
         """The same value, through which no gradient flows."""
         return UOp(Ops.STAGE, (self,), "detach")
 
+    def after(self, other: UOp) -> UOp:
+        """The same value, computed (again, if need be) once ``other`` is known."""
+        return UOp(Ops.STAGE, (self, other), "after")
+
     # -- inspection -----------------------------------------------------------
 
     @property

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uopc.dtype import DTYPES, boolean, i32
-from uopc.uop import infer
+from uopc.dtype import DTYPES, boolean, i32, i64
+from uopc.uop import infer, lowered, meanings
 from uopc.uop.casting import cast_array
 from uopc.uop.opdef import Field, OpDef
 
@@ -27,56 +27,26 @@ ANY = ("bool", "int", "uint", "float")
 BITS = ("bool", "int", "uint")
 FLOAT = ("float",)
 
-Array = np.ndarray[Any, Any]
 
-
-def _recip(u: UOp, x: Array) -> Array:
-    return np.asarray(x.dtype.type(1) / x)
-
-
-def _shift_left(u: UOp, x: Array, n: Array) -> Array:
-    return np.asarray(np.where(n < u.dtype.bits, np.left_shift(x, n), 0), x.dtype)
-
-
-def _reduce(u: UOp, x: Array) -> Array:
-    op, n = u.arg
-    axes = tuple(range(x.ndim - n, x.ndim))
-    if x.shape == u.shape + (1,) * n:
-        return x.reshape(u.shape)  # one element is its own sum, -0.0 too
-    if op is Ops.MAX:
-        if 0 in u.shape:
-            return np.empty(u.shape, x.dtype)  # NumPy wants an identity even so
-        return np.asarray(np.max(x, axis=axes))
-    ufunc = {Ops.ADD: np.add, Ops.MUL: np.multiply}[op]
-    start = op.identity(u.dtype)  # NumPy would sum up negative zeros to one
-    return np.asarray(ufunc.reduce(x, axis=axes, dtype=x.dtype, initial=start))
-
-
-def _index(u: UOp, x: Array, *idx: Array) -> Array:
-    inside = np.ones(idx[0].shape, bool)
-    if idx[-1].dtype == bool:  # in loops: whether to read at all
-        *idx, inside = idx  # type: ignore[assignment]
-    for i, n in zip(idx, x.shape, strict=False):
-        inside = inside & (i >= 0) & (i < n)
-    if 0 in x.shape[: len(idx)]:
-        return np.zeros(u.shape, x.dtype)
-    safe = tuple(np.where(inside, i, 0).astype(np.intp) for i in idx)
-    keep = inside.reshape(inside.shape + (1,) * (x.ndim - len(idx)))
-    return np.where(keep, x[safe], x.dtype.type(0))
-
-
-def _shrink(u: UOp, x: Array) -> Array:
-    return x[tuple(slice(b, e) for b, e in u.arg)]
-
-
-def _cos_lowered(u: UOp) -> UOp:
-    return (u.src[0] + u.src[0].const_like(math.pi / 2)).sin()
-
-
-def _tanh_lowered(u: UOp) -> UOp:
-    # 2 * sigmoid(2x) - 1; saturates without inf/inf at large |x|.
-    e = (u.src[0] * (-2 / math.log(2))).exp2()
-    return (e + 1.0).recip() * 2.0 - 1.0
+def _scatter_add_lowered(u: UOp) -> UOp:
+    """For every element, the sum over all positions of what is meant for it."""
+    g, *idx = u.src
+    at = idx[0].shape
+    rank, extra = len(u.shape), len(g.shape) - len(at)
+    axes = [*range(len(at), len(g.shape)), *range(len(at))]
+    ones = (1,) * (rank - extra)
+    every = u.shape + at
+    terms = g.permute(axes).reshape((*ones, *u.shape[rank - extra :], *at))
+    terms = terms.expand(every)
+    for axis, (i, n) in enumerate(zip(idx, u.arg, strict=True)):
+        # 64 bits hold every position whatever the index's own type.
+        i = i.cast(i64).reshape((1,) * rank + at).expand(every)
+        place = _node(u, Ops.IOTA, (), n).cast(i64)
+        shape = [n if k == axis else 1 for k in range(len(every))]
+        meant = i.eq(place.reshape(shape).expand(every))
+        terms = meant.where(terms, terms.const_like(0))
+    total = terms.reduce(Ops.ADD, len(at)) if at else terms
+    return total + 0  # from 0 on: a single negative zero is none any more
 
 
 # Examples of ops, as their rows give them: ``x`` is a placeholder of shape (2, 3).
@@ -91,12 +61,29 @@ def _reductions(x: UOp) -> list[UOp]:
     return [x.reduce(op, n) for op in kinds for n in (1, 2)]
 
 
+def _choices(x: UOp) -> list[UOp]:
+    ones = x.const_like(1)
+    return [x.ne(0).where(x, ones), (x.flip((0,)) < x).where(ones, x)]
+
+
 def _contiguous(x: UOp) -> UOp:
     return _node(x, Ops.STAGE, (x,), "contiguous")
 
 
 def _positions(x: UOp) -> UOp:
     return _node(x, Ops.IOTA, (), 4)
+
+
+def _scattered(x: UOp) -> list[UOp]:
+    """Rows with repeated and missing places, elements, and one that is out of range."""
+    places, both = _positions(x), _node(x, Ops.IOTA, (), 6)
+    rows = x.reshape((1, 2, 3)).expand((4, 2, 3))
+    flat = (x.reshape((6,)), both // 3, both % 3)
+    return [
+        _node(x, Ops.SCATTER_ADD, (rows, places // 2), (4,)),
+        _node(x, Ops.SCATTER_ADD, flat, (2, 3)),
+        _node(x, Ops.SCATTER_ADD, (rows, places * 2 + -2), (5,)),
+    ]
 
 
 def _loop(x: UOp) -> UOp:
@@ -182,6 +169,12 @@ class Ops:
         exact=True, cost=4, domain="nonzero",
         lower=lambda u: u.src[0] * u.src[1].recip(),
     )  # fmt: skip
+    POW = OpDef(
+        "pow", "elementwise", 2, infer.elementwise(FLOAT),
+        "x to the power y as C's pow: 1 where y is 0 or x is 1; NaN where x < 0 and "
+        "y is a fraction.", numpy=lambda u, a, b: np.power(a, b),
+        cost=32, domain="positive", lower=lowered.power,
+    )  # fmt: skip
     MAX = OpDef(
         "max", "elementwise", 2, infer.elementwise(ANY),
         "The larger one; NaN if either is NaN.",
@@ -190,7 +183,7 @@ class Ops:
     )  # fmt: skip
     RECIP = OpDef(
         "recip", "elementwise", 1, infer.elementwise(FLOAT),
-        "1 / x.", numpy=_recip, exact=True, cost=4, domain="nonzero",
+        "1 / x.", numpy=meanings.recip, exact=True, cost=4, domain="nonzero",
     )  # fmt: skip
     EXP2 = OpDef(
         "exp2", "elementwise", 1, infer.elementwise(FLOAT),
@@ -221,15 +214,20 @@ class Ops:
         cost=16, domain="positive",
         lower=lambda u: u.src[0].log2() * math.log(2),
     )  # fmt: skip
+    LOG1P = OpDef(
+        "log1p", "elementwise", 1, infer.elementwise(FLOAT),
+        "log(1 + x), right for small x too.", numpy=lambda u, x: np.log1p(x),
+        cost=20, domain="positive", lower=lowered.log1p,
+    )  # fmt: skip
     TANH = OpDef(
         "tanh", "elementwise", 1, infer.elementwise(FLOAT),
         "Hyperbolic tangent.", numpy=lambda u, x: np.tanh(x),
-        cost=24, lower=_tanh_lowered,
+        cost=24, lower=lowered.tanh,
     )  # fmt: skip
     COS = OpDef(
         "cos", "elementwise", 1, infer.elementwise(FLOAT),
         "Cosine, x in radians.", numpy=lambda u, x: np.cos(x),
-        cost=24, lower=_cos_lowered,
+        cost=24, lower=lowered.cos,
     )  # fmt: skip
     CAST = OpDef(
         "cast", "elementwise", 1, infer.cast,
@@ -242,7 +240,7 @@ class Ops:
         "where", "elementwise", 3, infer.where,
         "The second source where the first is true, else the third.",
         numpy=lambda u, c, a, b: np.where(c, a, b), exact=True,
-        samples=lambda x: (x.ne(0).where(x, x.const_like(1)),),
+        samples=_choices,
     )  # fmt: skip
 
     # Comparisons and integers: no gradient flows through these.
@@ -286,15 +284,12 @@ class Ops:
     SHL = OpDef(
         "shl", "elementwise", 2, infer.elementwise(("uint",)),
         "Shift left; a shift by the width or more gives 0.",
-        numpy=_shift_left, exact=True, domain="integer", differentiable=False,
+        numpy=meanings.shift_left, exact=True, domain="integer", differentiable=False,
     )  # fmt: skip
     SHR = OpDef(
         "shr", "elementwise", 2, infer.elementwise(("uint",)),
         "Shift right; a shift by the width or more gives 0.",
-        numpy=lambda u, x, n: np.asarray(
-            np.where(n < u.dtype.bits, np.right_shift(x, n), 0), x.dtype
-        ),
-        exact=True, domain="integer", differentiable=False,
+        numpy=meanings.shift_right, exact=True, domain="integer", differentiable=False,
     )  # fmt: skip
 
     # Movement: each output element is a copy of one input element.
@@ -314,11 +309,11 @@ class Ops:
         "permute", "movement", 1, infer.permute,
         "Reorder axes: output axis k is input axis arg[k].",
         arg=(Field("axes", "ints"),), numpy=lambda u, x: x.transpose(u.arg), cost=0,
-        samples=lambda x: (x.permute((1, 0)),),
+        samples=lambda x: (x.permute((1, 0)), x.reshape((1, 2, 3)).permute((1, 2, 0))),
     )  # fmt: skip
     SHRINK = OpDef(
         "shrink", "movement", 1, infer.shrink, "Keep a (begin, end) window per axis.",
-        arg=(Field("window", "pairs"),), numpy=_shrink, cost=0,
+        arg=(Field("window", "pairs"),), numpy=meanings.shrink, cost=0,
         samples=lambda x: (x.shrink(((0, 2), (1, 3))), x.shrink(((1, 1), (0, 3)))),
     )  # fmt: skip
     FLIP = OpDef(
@@ -331,7 +326,7 @@ class Ops:
     REDUCE = OpDef(
         "reduce", "reduce", 1, infer.reduce,
         "Combine the last n axes with add, mul or max.",
-        arg=(Field("op", "op"), Field("n", "int")), numpy=_reduce,
+        arg=(Field("op", "op"), Field("n", "int")), numpy=meanings.reduce,
         samples=_reductions,
     )  # fmt: skip
     STACK = OpDef(
@@ -343,14 +338,22 @@ class Ops:
         "index", "select", None, infer.index,
         "Element (or slice) at the given leading indices; 0 where out of range. "
         "In loops a last, bool source may say whether to read at all, else it is 0.",
-        numpy=_index, cost=2,
+        numpy=meanings.index, cost=2,
         samples=lambda x: [x.index(*i) for i in ((1,), (1, 2), (_positions(x),))],
     )  # fmt: skip
+    SCATTER_ADD = OpDef(
+        "scatter_add", "reduce", None, infer.scatter_add,
+        "Zeros to which the slices of the first source are added at the given leading "
+        "indices, in their order; out of range adds nothing.",
+        arg=(Field("lengths", "ints"),), numpy=meanings.scatter_add,
+        samples=_scattered, lower=_scatter_add_lowered,
+    )  # fmt: skip
     STAGE = OpDef(
-        "stage", "select", 1, infer.stage,
-        "The same value: 'detach' stops gradients, 'contiguous' asks for a buffer.",
-        arg=(Field("what", "name"),), numpy=lambda u, x: x, cost=0,
-        samples=lambda x: (x.detach(), _contiguous(x)),
+        "stage", "select", None, infer.stage,
+        "The first source: 'detach' stops gradients, 'contiguous' asks for a buffer, "
+        "'after' waits for the second, 'checkpoint' and 'custom_n' have rules.",
+        arg=(Field("what", "name"),), numpy=lambda u, x, *rest: x, cost=0,
+        samples=lambda x: (x.detach(), _contiguous(x), x.after(x.const_like(1))),
     )  # fmt: skip
 
     # Loop programs.

@@ -1,0 +1,46 @@
+"""Ops written in other ops: the ``lower`` of rows that take more than an expression."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from uopc.dtype import f64
+
+if TYPE_CHECKING:
+    from uopc.uop.node import UOp
+
+
+def cos(u: UOp) -> UOp:
+    """A shifted sine."""
+    return (u.src[0] + u.src[0].const_like(math.pi / 2)).sin()
+
+
+def tanh(u: UOp) -> UOp:
+    """2 * sigmoid(2x) - 1; saturates without inf/inf at large |x|."""
+    e = (u.src[0] * (-2 / math.log(2))).exp2()
+    return (e + 1.0).recip() * 2.0 - 1.0
+
+
+def log1p(u: UOp) -> UOp:
+    """log(1 + x), times what the rounding of 1 + x did to x (W. Kahan's trick)."""
+    x = u.src[0]
+    near = x + 1.0
+    log, kept = near.log2() * math.log(2), near + -1.0
+    mended = kept.eq(0.0).where(x, log * (x / kept))
+    return (x < 1.0).where(mended, log)
+
+
+def power(u: UOp) -> UOp:
+    """exp2(y * log2(|x|)) in f64, with the sign and the special values of C's pow."""
+    x, y = (s.cast(f64) for s in u.src)
+    size, reach = x.maximum(-x), y.maximum(-y)
+    endless = reach.eq(math.inf)
+    odd = (y % 2.0).eq(1.0)
+    fraction = (y % 1.0).ne(0.0) & endless.logical_not()  # NaN as well
+    one = y.eq(0.0) | x.eq(1.0) | (size.eq(1.0) & endless)
+    result = one.where(x.const_like(1.0), (y * size.log2()).exp2())
+    minus = (x < 0.0) | (x.recip() < 0.0)  # -0.0 too
+    result = (minus & odd).where(-result, result)
+    none = (x < 0.0) & (size < math.inf) & fraction
+    return none.where(x.const_like(math.nan), result).cast(u.dtype)
