@@ -6,6 +6,7 @@ import argparse
 
 from uopc.autodiff.gradient import gradient
 from uopc.cli import CommandError, GraphFile, read_graph, write_text
+from uopc.plugins import registry
 from uopc.uir import to_uir
 from uopc.uop import Ops, UOp
 
@@ -50,3 +51,18 @@ def gradients(file: GraphFile, names: list[str]) -> list[UOp]:
         return gradient(root, targets)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise CommandError(f"{file.name}: {error}") from error
+
+
+def configure_coverage(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `uopc coverage`."""
+    parser.add_argument("-o", "--output", metavar="OUT", help="where to (else stdout)")
+
+
+def run_coverage(args: argparse.Namespace) -> int:
+    """Run the checks of all ops and print the page; 1 if something is missing."""
+    # The checks are imported when they are used, for start-up's sake.
+    from uopc.autodiff.coverage import coverage, page
+
+    rows = coverage(registry().ops.values())
+    write_text(args.output, page(rows))
+    return int(any(row.problems for row in rows))

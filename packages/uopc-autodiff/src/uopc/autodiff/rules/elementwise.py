@@ -22,6 +22,18 @@ def _div(u: UOp, g: UOp) -> Cotangents:
     return ga, -(ga * u)
 
 
+def _pow(u: UOp, g: UOp) -> Cotangents:
+    x, y = u.src
+    zero = zeros_like(g)
+    # x ** 0 is 1 everywhere, also at 0 and NaN, where the other factor is no number.
+    # Elsewhere y itself is the zero: its own derivative there, 1 / x, must stay.
+    still = y.eq(0.0) & ((x < 0.0) | (x > 0.0)).logical_not()
+    gx = still.where(zero, g * (y * UOp(Ops.POW, (x, y - 1.0))))
+    # What has reached 0 stays there, although the logarithm is infinite.
+    flat = (u.eq(0.0) & (x < 0.0).logical_not()) | (x.eq(0.0) & y.eq(0.0))
+    return gx, flat.where(zero, g * (u * UOp(Ops.LOG, (x,))))
+
+
 def _max(u: UOp, g: UOp) -> Cotangents:
     # A tie splits evenly: any convex combination is a subgradient there.
     a, b = u.src
@@ -54,6 +66,7 @@ RULES: dict[OpDef, Rule] = {
     Ops.ADD: lambda u, g: (g, g),
     Ops.MUL: _mul,
     Ops.DIV: _div,
+    Ops.POW: _pow,
     Ops.MAX: _max,
     Ops.RECIP: lambda u, g: (-(g * u * u),),
     Ops.EXP2: lambda u, g: (g * u * LN2,),
@@ -63,6 +76,7 @@ RULES: dict[OpDef, Rule] = {
     Ops.COS: lambda u, g: (-(g * UOp(Ops.SIN, u.src)),),
     Ops.EXP: lambda u, g: (g * u,),
     Ops.LOG: lambda u, g: (g / u.src[0],),
+    Ops.LOG1P: lambda u, g: (g / (u.src[0] + 1.0),),
     Ops.TANH: lambda u, g: (g * (1.0 - u * u),),
     Ops.FLOORMOD: _floormod,
     Ops.CAST: _cast,

@@ -5,44 +5,27 @@ from __future__ import annotations
 import math
 
 from uopc.autodiff.rules.elementwise import Cotangents, Rule
-from uopc.composite import broadcast_to, iota
+from uopc.composite import product_of_others, spread, zeros_like
 from uopc.uop import OpDef, Ops, UOp
-
-
-def _spread(v: UOp, like: UOp, n: int) -> UOp:
-    """``v`` repeated over the last ``n`` axes of ``like``."""
-    return v.reshape(v.shape + (1,) * n).expand(like.shape)
 
 
 def _reduce(u: UOp, g: UOp) -> Cotangents:
     op, n = u.arg
     x = u.src[0]
-    spread = _spread(g, x, n)
+    wide = spread(g, x.shape)
     if op is Ops.ADD:
-        return (spread,)
+        return (wide,)
     if op is Ops.MAX:
-        # Ties share the gradient evenly. A half type cannot count them.
-        tie = x.eq(_spread(u, x, n))
-        ones = tie.cast(x.dtype.wide)
-        count = _spread(ones.reduce(Ops.ADD, n), x, n)
-        return (spread * tie.cast(x.dtype) * count.recip().cast(x.dtype),)
-    return (spread * _product_of_others(x, n),)
-
-
-def _product_of_others(x: UOp, n: int) -> UOp:
-    """For each element, the product of the rest of its group.
-
-    Multiplied out, which is quadratic in the group, because dividing the whole
-    product by the element fails at zeros.
-    """
+        # Ties share the gradient evenly; a half type cannot count them. What is less
+        # gets none, which a maximum of NaN says of no element.
+        top = spread(u, x.shape)
+        tie = x.eq(top)
+        count = tie.cast(x.dtype.wide).reduce(Ops.ADD, n)
+        share = wide * tie.cast(x.dtype) * spread(count.recip().cast(x.dtype), x.shape)
+        return ((x < top).where(zeros_like(wide), share),)
     lead = x.shape[: len(x.shape) - n]
-    k = math.prod(x.shape[len(lead) :])
-    square = (*lead, k, k)
-    rows = broadcast_to(iota(k).reshape((k, 1)), square)
-    own = rows.eq(broadcast_to(iota(k), square))
-    group = broadcast_to(x.reshape((*lead, 1, k)), square)
-    others = own.where(group.const_like(1), group)
-    return others.reduce(Ops.MUL, 1).reshape(x.shape)
+    group = x.reshape((*lead, math.prod(x.shape[len(lead) :])))
+    return (wide * product_of_others(group).reshape(x.shape),)
 
 
 RULES: dict[OpDef, Rule] = {Ops.REDUCE: _reduce}

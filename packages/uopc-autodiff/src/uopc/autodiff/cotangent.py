@@ -1,0 +1,221 @@
+"""Cotangents with guards: zero means zero.
+
+Where a selection did not take a branch, the branch's cotangent is zero, and must stay
+zero however large the local derivatives below are. Zero times infinity is NaN, so the
+zeros cannot be left to arithmetic: a cotangent carries a *guard*, a bool node that says
+which elements are live, and values that were multiplied are masked by it before they
+are added to anything else. A guard comes from the selections in what the rules
+return, never from comparing a cotangent with 0: that would delete second derivatives.
+
+Tangents of forward mode are the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from uopc.composite import zeros_like
+from uopc.uop import Ops, UOp
+
+# Up to here contributions add left to right; more of them as a balanced tree,
+# which keeps both the rounding error and the depth of the graph small.
+MAX_CHAIN = 16
+
+
+class Guard:
+    """A bool node that is built when somebody asks for it, which is seldom."""
+
+    __slots__ = ("_build", "_node", "_sources")
+
+    def __init__(self, build: Callable[..., UOp], *sources: Guard) -> None:
+        self._build, self._sources = build, sources
+        self._node: UOp | None = None
+
+    @staticmethod
+    def of(node: UOp) -> Guard:
+        """The guard that is this node."""
+        guard = Guard(lambda: node)
+        guard._node = node
+        return guard
+
+    def node(self) -> UOp:
+        """The bool node: True where the element is live."""
+        stack = [self]
+        while stack:
+            guard = stack[-1]
+            waiting = [s for s in guard._sources if s._node is None]
+            stack += waiting
+            if not waiting:
+                if guard._node is None:
+                    nodes = [s._node for s in guard._sources]
+                    guard._node, guard._sources = guard._build(*nodes), ()
+                stack.pop()
+        assert self._node is not None
+        return self._node
+
+
+class Cotangent(NamedTuple):
+    """A cotangent on its way down.
+
+    Attributes:
+        value: what the rules made of it.
+        guard: which elements are live; None if all are.
+        clean: whether ``value`` is exactly zero where it is not live.
+    """
+
+    value: UOp
+    guard: Guard | None = None
+    clean: bool = True
+
+    def masked(self) -> UOp:
+        """The value, with exact zeros where it is not live."""
+        if self.clean or self.guard is None:
+            return self.value
+        return self.guard.node().where(self.value, zeros_like(self.value))
+
+
+def added(parts: Sequence[Cotangent]) -> Cotangent:
+    """The contributions of several uses as one cotangent, live where any is."""
+    if len(parts) == 1:
+        return parts[0]
+    guards = [p.guard for p in parts]
+    return Cotangent(_sum([p.masked() for p in parts]), either(guards))
+
+
+def _sum(values: list[UOp]) -> UOp:
+    if len(values) <= MAX_CHAIN:
+        total = values[0]
+        for value in values[1:]:
+            total = total + value
+        return total
+    return _balanced(values, lambda a, b: a + b)
+
+
+def _balanced(nodes: list[UOp], combine: Callable[[UOp, UOp], UOp]) -> UOp:
+    while len(nodes) > 1:
+        pairs = [combine(a, b) for a, b in zip(nodes[::2], nodes[1::2], strict=False)]
+        nodes = pairs + ([nodes[-1]] if len(nodes) % 2 else [])
+    return nodes[0]
+
+
+# -- guards from guards -------------------------------------------------------
+
+
+def either(guards: Sequence[Guard | None]) -> Guard | None:
+    """Live where any of them is."""
+    known: dict[Guard, None] = {}
+    for guard in guards:
+        if guard is None:
+            return None
+        known[guard] = None
+    if len(known) == 1:
+        return guards[0]
+    return Guard(lambda *nodes: _balanced(list(nodes), _or), *known)
+
+
+def both(guard: Guard | None, more: Guard | None) -> Guard | None:
+    """Live where both are."""
+    if guard is None or more is None:
+        return more if guard is None else guard
+    return Guard(lambda a, b: a if a is b else a & b, guard, more)
+
+
+def _or(a: UOp, b: UOp) -> UOp:
+    return a if a is b else a | b
+
+
+def _not(a: UOp) -> UOp:
+    return a.logical_not()
+
+
+# -- what an elementwise rule did to a cotangent --------------------------------
+
+
+def carried(
+    part: UOp, given: UOp, c: Cotangent, contraction: bool = False
+) -> Cotangent:
+    """What a rule returned for a source, seen as a cotangent.
+
+    Args:
+        part: what the rule returned.
+        given: what stands for ``c`` in it: its value, or the value spread out.
+        c: the cotangent that the rule was given.
+        contraction: whether this is a product inside a contraction. Its factors are
+            not masked, so that no mask gets into the loops of a matrix product; an
+            infinite factor there has made the results infinite as well.
+    """
+    if c.guard is None and part.op is not Ops.WHERE:
+        return Cotangent(part)  # what most nodes get
+    if part is given:
+        return c
+    taken, linear = _selection(part, given)
+    guard = both(c.guard, taken)
+    linear = linear or c.guard is None or (contraction and c.clean)
+    return Cotangent(part, guard, c.clean if linear else False)
+
+
+def _selection(part: UOp, given: UOp) -> tuple[Guard | None, bool]:
+    """Where ``part`` takes something, and if all it takes is ``given`` as it is."""
+    if part.op is Ops.WHERE and part is not given:
+        cond, a, b = part.src
+        if is_zero(b):
+            taken, linear = _selection(a, given)
+            return both(Guard.of(cond), taken), linear
+        if is_zero(a):
+            taken, linear = _selection(b, given)
+            return both(Guard(lambda: _not(cond)), taken), linear
+        (in_a, linear_a), (in_b, linear_b) = (_selection(x, given) for x in (a, b))
+        return _chosen(cond, in_a, in_b), linear_a and linear_b
+    while part is not given:
+        # A constant factor is finite, and a conversion of type keeps zeros.
+        scaled = part.op is Ops.MUL and is_constant(part.src[1])
+        if not scaled and part.op is not Ops.CAST:
+            return None, False
+        part = part.src[0]
+    return None, True
+
+
+def _chosen(cond: UOp, a: Guard | None, b: Guard | None) -> Guard | None:
+    """Live where the chosen branch is."""
+    if a is None and b is None:
+        return None
+    if a is None or b is None:
+        # cond | (not cond & b) is cond | b.
+        (other,) = (g for g in (a, b) if g is not None)
+        return Guard(lambda n: _or(cond if a is None else _not(cond), n), other)
+    return Guard(lambda m, n: cond.where(m, n), a, b)
+
+
+def is_constant(u: UOp) -> bool:
+    """Whether a node is one finite number, under any shape."""
+    while u.op in (Ops.EXPAND, Ops.RESHAPE):
+        u = u.src[0]
+    if u.op is not Ops.CONST:
+        return False
+    value = u.value
+    return value == value and abs(value) != float("inf")
+
+
+def is_zero(u: UOp) -> bool:
+    """Whether a node is the constant zero, under any shape."""
+    while u.op in (Ops.EXPAND, Ops.RESHAPE):
+        u = u.src[0]
+    return u.op is Ops.CONST and u.value == 0
+
+
+def repeated_axes(u: UOp) -> set[int]:
+    """The axes along which an EXPAND repeats the elements of ``u``."""
+    axes = list(range(len(u.shape)))  # of the node, by the number they have in ``u``
+    found: set[int] = set()
+    while u.op in (Ops.EXPAND, Ops.PERMUTE):
+        if u.op is Ops.PERMUTE:
+            order = [0] * len(axes)
+            for out, source in enumerate(u.arg):
+                order[source] = axes[out]
+            axes = order
+        else:
+            lengths = zip(axes, u.src[0].shape, u.shape, strict=True)
+            found |= {axis for axis, n, m in lengths if n != m}
+        u = u.src[0]
+    return found

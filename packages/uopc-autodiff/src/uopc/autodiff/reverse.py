@@ -1,0 +1,208 @@
+"""Reverse mode: cotangents pulled from a root back to its sources, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from uopc.autodiff.cotangent import (
+    Cotangent,
+    Guard,
+    added,
+    carried,
+    repeated_axes,
+)
+from uopc.autodiff.errors import no_rule, require_like
+from uopc.autodiff.rules import movement, selection
+from uopc.composite import spread
+from uopc.dtype import boolean
+from uopc.plugins import note_owner, registry
+from uopc.uop import OpDef, Ops, UOp, substitute, toposort
+
+VjpRule = Callable[[UOp, UOp], Sequence[UOp | None]]
+
+# The rules that copy or add up elements are applied to guards as well, where a sum
+# means "any". What the selecting ones leave out is dead from the start.
+MOVES = {**movement.RULES, **selection.RULES}
+SELECTING = frozenset({Ops.SHRINK, Ops.INDEX, Ops.SCATTER_ADD})
+
+
+def pull(
+    order: Sequence[UOp], targets: Collection[UOp], seed: Cotangent
+) -> dict[UOp, Cotangent]:
+    """The cotangents of ``targets``, those of them that the root leads to.
+
+    ``order`` is the graph, children first, the root last; ``seed`` the root's
+    cotangent.
+    """
+    rules = registry().vjps
+    on_path = set(targets)
+    for u in order:
+        for s in u.src:
+            if s in on_path:
+                on_path.add(u)
+                break
+    arriving = {order[-1]: [seed]}
+    found: dict[UOp, Cotangent] = {}
+    for u in reversed(order):
+        if u not in arriving or u not in on_path:
+            continue
+        c = added(arriving.pop(u))
+        if u in targets:
+            found[u] = c
+        if on_path.isdisjoint(u.src):
+            continue  # a target: what lies below it needs no rule
+        for s, part in zip(u.src, pulled(u, c, rules), strict=True):
+            if part is not None and s in on_path:
+                if s in arriving:
+                    arriving[s].append(part)
+                else:
+                    arriving[s] = [part]
+    return found
+
+
+def pulled(
+    u: UOp, c: Cotangent, rules: Mapping[OpDef, VjpRule]
+) -> list[Cotangent | None]:
+    """One step: what the cotangent of ``u`` contributes to each of its sources."""
+    rule = rules.get(u.op)
+    if rule is None:
+        return _without_rule(u, c)
+    if u.op.kind == "elementwise":
+        parts = _applied(u, rule, c.value)
+        inner = c.guard is not None and _in_contraction(u, c.value)
+        return [p if p is None else carried(p, c.value, c, inner) for p in parts]
+    if u.op is Ops.STAGE and u.arg == "checkpoint":
+        return _computed_again(u, c)
+    value = c.masked()
+    parts = _applied(u, rule, value)
+    if u.op is Ops.REDUCE:
+        # What is reduced gets the cotangent spread out, times something elementwise.
+        shape = u.src[0].shape
+        wide = c.guard and Guard(lambda g: spread(g, shape), c.guard)
+        given = Cotangent(spread(value, shape), wide)
+        return [p if p is None else carried(p, given.value, given) for p in parts]
+    guards = [_moved(u, i, c.guard) for i in range(len(parts))]
+    pairs = zip(parts, guards, strict=True)
+    return [p if p is None else Cotangent(p, guard) for p, guard in pairs]
+
+
+def _moved(u: UOp, i: int, guard: Guard | None) -> Guard | None:
+    """The guard of what an op that is not elementwise passes to its source ``i``."""
+    if u.op is Ops.STAGE:
+        return None if u.arg.startswith("custom_") else guard
+    rule = MOVES.get(u.op)
+    if rule is None or rule is not registry().vjps[u.op]:
+        return None  # somebody else's rule, of which nothing is known
+    if guard is None and u.op not in SELECTING:
+        return None
+    if guard is None:
+        guard = Guard.of(UOp.const(True, boolean).broadcast_scalar(u.shape))
+
+    def build(live: UOp) -> UOp:
+        part = rule(u, live)[i]
+        assert part is not None
+        return part
+
+    return Guard(build, guard)
+
+
+def _in_contraction(u: UOp, value: UOp) -> bool:
+    """Whether ``u`` is a product whose terms are summed, as in a matrix product.
+
+    The factors are repeated along different axes, and the cotangent along a third.
+    """
+    if u.op is not Ops.MUL:
+        return False
+    a, b = map(repeated_axes, u.src)
+    return bool(a - b and b - a and repeated_axes(value))
+
+
+def _without_rule(u: UOp, c: Cotangent) -> list[Cotangent | None]:
+    if not u.src or not u.op.differentiable:
+        return [None] * len(u.src)
+    if u.op.lower is None:
+        raise no_rule(u)
+    return _through_lower(u, c)
+
+
+def _through_lower(u: UOp, c: Cotangent) -> list[Cotangent | None]:
+    """The rule that follows from what ``u`` is written as in other ops.
+
+    Placeholders stand for the sources, so that the walk ends there.
+    """
+    assert u.op.lower is not None
+    actual = {placeholder(i, s): s for i, s in enumerate(u.src)}
+    inputs = tuple(actual)
+    lowered = u.op.lower(u.with_src(inputs))
+    require_like(lowered, u, f"the 'lower' of {u.op.name}")
+    seed = stand_in(len(inputs), c, actual)
+    found = pull(toposort([lowered]), {p for p in inputs if p.dtype.is_float}, seed)
+    parts = [found.get(p) for p in inputs]
+    return [p if p is None else put_in_place(p, actual) for p in parts]
+
+
+def _computed_again(u: UOp, c: Cotangent) -> list[Cotangent | None]:
+    """Through a checkpoint: its inside is computed again, from the sources it names.
+
+    What is computed again waits for the cotangent. That makes it other nodes than
+    those of the first time, which therefore need not be kept.
+    """
+    inside, *sources = u.src
+    again = {s: s.after(c.value) for s in sources}
+    (clone,) = substitute([inside], again)
+    ends = set(again.values())
+    order = toposort([clone], lambda n: () if n in ends else n.src)
+    found = pull(order, {s for s in ends if s.dtype.is_float}, c)
+    return [None, *(found.get(again[s]) for s in sources)]
+
+
+def placeholder(slot: int, u: UOp) -> UOp:
+    """What stands for a node in a piece of graph that is made once for many."""
+    return UOp.param(slot, u.dtype, u.shape)
+
+
+def stand_in(slot: int, c: Cotangent, actual: dict[UOp, UOp]) -> Cotangent:
+    """Placeholders for a cotangent; ``actual`` is told what they stand for."""
+    value = placeholder(slot, c.value)
+    actual[value] = c.value
+    if c.guard is None:
+        return Cotangent(value)
+    live = UOp.param(slot + 1, boolean, c.value.shape)
+    actual[live] = c.guard.node()
+    return Cotangent(value, Guard.of(live), c.clean)
+
+
+def put_in_place(c: Cotangent, actual: dict[UOp, UOp]) -> Cotangent:
+    """A cotangent over placeholders as one over what they stand for."""
+    (value,) = substitute([c.value], actual)
+    guard = c.guard and Guard(lambda g: substitute([g], actual)[0], c.guard)
+    return Cotangent(value, guard, c.clean)
+
+
+def _applied(u: UOp, rule: VjpRule, g: UOp) -> Sequence[UOp | None]:
+    """What the rule gives; what goes wrong in it names the plugin it is from."""
+    try:
+        return _checked(u, rule(u, g))
+    except Exception as error:
+        note_owner(error, f"gradient rule of op {u.op.name!r}", "vjps", u.op)
+        raise
+
+
+def _checked(u: UOp, parts: Sequence[UOp | None]) -> Sequence[UOp | None]:
+    """What a rule gave, which is anybody's code: one gradient or None per source."""
+    if not isinstance(parts, (tuple, list)):
+        raise TypeError(
+            f"the gradient rule of {u.op.name} gave {parts!r}; expected a tuple of one "
+            "gradient or None per source"
+        )
+    if len(parts) != len(u.src):
+        raise ValueError(
+            f"the gradient rule of {u.op.name} gave {len(parts)} gradients for "
+            f"{len(u.src)} sources; give None where no gradient flows"
+        )
+    for p, s in zip(parts, u.src, strict=True):
+        if p is not None and (p.shape != s.shape or p.dtype is not s.dtype):
+            i = next(i for i, part in enumerate(parts) if part is p)
+            what = f"the gradient rule of {u.op.name}: the gradient of source {i}"
+            require_like(p, s, what)
+    return parts

@@ -1,0 +1,93 @@
+"""Nested structures: tuples, lists, dicts, named tuples, dataclasses, None.
+
+Whatever else a structure holds is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What is left of a nested structure without its leaves.
+
+    Attributes:
+        kind: the type of the container; None for a leaf.
+        keys: names of its parts: positions, keys of a dict, or names of fields.
+        parts: their structures.
+    """
+
+    kind: type | None = None
+    keys: tuple[Any, ...] = ()
+    parts: tuple[Structure, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many leaves it has."""
+        return 1 if self.kind is None else sum(p.size for p in self.parts)
+
+    def filled(self, leaves: Sequence[Any]) -> Any:
+        """The structure with these leaves, in order."""
+        return self._built(iter(leaves))
+
+    def _built(self, leaves: Iterator[Any]) -> Any:
+        if self.kind is None:
+            return next(leaves)
+        if self.kind is type(None):
+            return None
+        values = [p._built(leaves) for p in self.parts]
+        if self.kind in (tuple, list):
+            return self.kind(values)
+        named = dict(zip(self.keys, values, strict=True))
+        return named if self.kind is dict else self.kind(**named)
+
+    def paths(self, root: str) -> list[str]:
+        """How to get at each leaf, in Python's words."""
+        if self.kind is None:
+            return [root]
+        named = self.kind is not dict and bool(self.keys)
+        found: list[str] = []
+        for i, part in enumerate(self.parts):
+            key = self.keys[i] if self.keys else i
+            step = f".{key}" if named else f"[{key!r}]"
+            found += part.paths(root + step)
+        return found
+
+
+LEAF = Structure()
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a nested structure, in order, and the structure itself."""
+    leaves: list[Any] = []
+    return leaves, _structure(tree, leaves)
+
+
+def _structure(tree: Any, leaves: list[Any]) -> Structure:
+    kind = type(tree)
+    keys: tuple[Any, ...] = ()
+    if tree is None:
+        values: Sequence[Any] = ()
+    elif kind in (tuple, list):
+        values = tree
+    elif kind is dict:
+        keys, values = tuple(tree), list(tree.values())
+    elif isinstance(tree, tuple) and hasattr(kind, "_fields"):
+        keys, values = tuple(kind._fields), tree
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        keys = tuple(f.name for f in dataclasses.fields(tree) if f.init)
+        values = [getattr(tree, key) for key in keys]
+    else:
+        leaves.append(tree)
+        return LEAF
+    return Structure(kind, keys, tuple([_structure(v, leaves) for v in values]))
+
+
+def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The structure with a function applied to every leaf."""
+    leaves, structure = flatten(tree)
+    return structure.filled([function(leaf) for leaf in leaves])
