@@ -100,34 +100,43 @@ class Arithmetic(Base):
         a, b, parents = self._pair(other, "mod")
         return self._new(b % a, *parents)
 
-    def __pow__(self, exponent: int | float) -> Self:
-        """A power with a constant exponent.
+    def __pow__(self, exponent: Operand) -> Self:
+        """x to the power y, of floats as C's ``pow`` (and NumPy's ``power``).
 
-        Integer exponents are products (exact for integers, any base); 0.5 is
-        the square root; others go through exp and log, so the base must be
-        positive.
+        So 1 where y is 0 or x is 1, even of NaN; NaN where x < 0 and y is a finite
+        fraction; ``0 ** y`` is infinite where y < 0. Products stand for the constant
+        exponents 0 to 4, the reciprocal for -1, and for 0.5 the square root, which
+        unlike ``pow`` gives NaN at -inf.
+
+        Integers to integer powers are exact products, which wrap. With a negative
+        constant they are f32; a negative exponent in a tensor gives 0, but 1 or -1
+        for those bases. (NumPy refuses both.)
+
+        The derivative by x is ``y * x ** (y - 1)``, and 0 wherever y is 0. (At x = 0
+        JAX has NaN for that, unless y is a Python number.) The derivative by y is
+        ``log(x) * x ** y``: 0 where ``x ** y`` is 0 and where x and y both are, -inf at
+        0 to a negative power (NaN in JAX), NaN where x < 0.
         """
         if isinstance(exponent, Base):
-            raise TypeError(
-                "pow: the exponent must be a number, not a Tensor; for a positive "
-                "base, (x.log() * exponent).exp() does it"
-            )
+            a, b, parents = self._pair(exponent, "pow")
+            return self._new(composite.power(a, b), *parents)
         exponent = _python_scalar(exponent)
-        if isinstance(exponent, float) and exponent.is_integer():
-            exponent = int(exponent)
-        if not isinstance(exponent, int):
+        x = self.uop.cast(promote_scalar(self.dtype, exponent))
+        if not x.dtype.is_float and exponent < 0:
             x = self._float()
-            if exponent == 0.5:
-                return self._new(x.sqrt())
-            return self._new(composite.exp(composite.log(x) * exponent))
-        if exponent < 0:
-            return (self**-exponent).reciprocal()
-        result, power = None, self.uop
-        while exponent:
-            if exponent & 1:
-                result = power if result is None else result * power
-            power, exponent = power * power, exponent >> 1
-        return self._new(self.uop.const_like(1) if result is None else result)
+        small = 0 <= exponent <= 4 and exponent == int(exponent)
+        if small or not x.dtype.is_float:
+            return self._new(_product(x, int(exponent)))
+        if exponent == -1:
+            return self._new(x.recip())
+        if exponent == 0.5:
+            return self._new(x.sqrt())
+        return self._new(composite.power(x, x.const_like(exponent)))
+
+    def __rpow__(self, base: Operand) -> Self:
+        """A number to the power of this tensor; as ``**`` of two tensors."""
+        a, b, parents = self._pair(base, "pow")
+        return self._new(composite.power(b, a), *parents)
 
     def __and__(self, other: Operand) -> Self:
         a, b, parents = self._pair(other, "and")
@@ -233,7 +242,7 @@ class Arithmetic(Base):
         return self._new(self.uop.cast(as_dtype(dtype)))
 
     def exp(self) -> Self:
-        """e to the power x."""
+        """e to the power x; 0 and inf at -inf and inf."""
         return self._new(composite.exp(self._float()))
 
     def log(self) -> Self:
@@ -241,43 +250,69 @@ class Arithmetic(Base):
         return self._new(composite.log(self._float()))
 
     def exp2(self) -> Self:
-        """2 to the power x."""
+        """2 to the power x; 0 and inf at -inf and inf."""
         return self._new(self._float().exp2())
 
     def log2(self) -> Self:
-        """Logarithm to base 2."""
+        """Logarithm to base 2; NaN below 0, -inf at 0."""
         return self._new(self._float().log2())
 
+    def log1p(self) -> Self:
+        """``log(1 + x)``, right for small x too; NaN below -1, -inf at -1."""
+        return self._new(composite.log1p(self._float()))
+
     def sqrt(self) -> Self:
-        """Square root; NaN below 0."""
+        """Square root; NaN below 0. The derivative at 0 is infinite."""
         return self._new(self._float().sqrt())
 
     def sin(self) -> Self:
-        """Sine, x in radians."""
+        """Sine, x in radians; NaN at inf."""
         return self._new(self._float().sin())
 
     def cos(self) -> Self:
-        """Cosine, x in radians."""
+        """Cosine, x in radians; NaN at inf."""
         return self._new(composite.cos(self._float()))
 
     def tanh(self) -> Self:
-        """Hyperbolic tangent."""
+        """Hyperbolic tangent; -1 and 1 at -inf and inf."""
         return self._new(composite.tanh(self._float()))
 
     def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x)), without overflow."""
+        """``1 / (1 + exp(-x))``, without overflow; 0 and 1 at -inf and inf."""
         return self._new(composite.sigmoid(self._float()))
 
+    def logsigmoid(self) -> Self:
+        """``log(sigmoid(x))``, without overflow; -inf and 0 at -inf and inf."""
+        return self._new(composite.logsigmoid(self._float()))
+
+    def softplus(self) -> Self:
+        """``log(1 + exp(x))``, without overflow; 0 and inf at -inf and inf.
+
+        As torch's with beta=1, but without its threshold, beyond which it is x.
+        """
+        return self._new(composite.softplus(self._float()))
+
     def relu(self) -> Self:
-        """x where positive, else 0; the gradient at 0 is 0."""
+        """x where positive, else 0, also for NaN; the gradient at 0 is 0."""
         return self._new(composite.relu(self.uop))
 
+    def silu(self) -> Self:
+        """``x * sigmoid(x)``, also called swish.
+
+        Zero at -inf, with derivative 0, which are the limits; NaN in JAX.
+        """
+        return self._new(composite.silu(self._float()))
+
     def gelu(self) -> Self:
-        """GELU in its tanh form (torch's default is the erf form)."""
+        """GELU in its tanh form, ``x * sigmoid(2z)`` (torch's default is the erf form).
+
+        z is ``sqrt(2 / pi) * (x + 0.044715 * x ** 3)``. Zero at -inf, with derivative
+        0, which are the limits; NaN in JAX.
+        """
         return self._new(composite.gelu(self._float()))
 
     def abs(self) -> Self:
-        """max(x, -x); the gradient at 0 is 0. Of unsigned integers and bool, x."""
+        """max(x, -x), 0.0 at -0.0; the gradient at 0 is 0. Of uints and bool, x."""
         if self.dtype.kind in ("uint", "bool"):
             return self._new(self.uop)
         return self._new(composite.absolute(self.uop))
@@ -289,7 +324,7 @@ class Arithmetic(Base):
         return self._new(composite.square(self.uop))
 
     def reciprocal(self) -> Self:
-        """1 / x."""
+        """1 / x; infinite at 0, of its sign."""
         return self._new(self._float().recip())
 
     def detach(self) -> Self:
@@ -297,6 +332,16 @@ class Arithmetic(Base):
         t = self._new(self.uop.detach())
         t._wants, t._leaf = False, True
         return t
+
+
+def _product(x: UOp, times: int) -> UOp:
+    """x multiplied by itself, by the binary digits of ``times``."""
+    result = None
+    while times:
+        if times & 1:
+            result = x if result is None else result * x
+        x, times = x * x, times >> 1
+    return x.const_like(1) if result is None else result
 
 
 def _flipped(u: UOp) -> UOp:

@@ -331,9 +331,9 @@ def _rebuilt(
     return kind(new_buffer(flat, dtype).reshape(shape), requires_grad=requires_grad)
 
 
-def explained(error: Exception, what: str, *tensors: Base) -> Exception:
+def explained(error: Exception, what: str, *given: Base | UOp) -> Exception:
     """The error again, with the operation and what it was given."""
-    got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
+    got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in given)
     return type(error)(f"{what}({got}): {error}")
 
 

@@ -1,11 +1,10 @@
-"""Tensor's functions that move elements, and indexing."""
+"""Tensor's functions that move elements."""
 
 from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from uopc import composite
@@ -134,34 +133,6 @@ class Movement(Reduction):
         """This tensor and others along a new first axis."""
         return self.stack([self, *others])
 
-    # -- indexing -------------------------------------------------------------
-
-    def __iter__(self) -> Iterator[Self]:
-        if not self.shape:
-            raise TypeError("a 0-d tensor has no axis to iterate over; use .item()")
-        return (self[i] for i in range(len(self)))
-
-    def __getitem__(self, key: Any) -> Self:
-        """Integers, slices of any step, ``...`` and None (a new axis)."""
-        keys = _full_key(key if isinstance(key, tuple) else (key,), self.shape)
-        u, leading = self.uop, True
-        axis = 0
-        picked: list[int] = []
-        for k in keys:
-            if picked and (k is None or isinstance(k, slice)):
-                u, picked = u.index(*picked), []
-            if k is None:
-                u = u.reshape((*u.shape[:axis], 1, *u.shape[axis:]))
-                axis, leading = axis + 1, False
-            elif isinstance(k, slice):
-                u = _slice_axis(u, axis, k)
-                axis, leading = axis + 1, False
-            elif leading:
-                picked.append(_position(k, u.shape[len(picked)], self.shape))
-            else:
-                u = _pick(u, axis, _position(k, u.shape[axis], self.shape))
-        return self._new(u.index(*picked) if picked else u)
-
 
 def _same_dtype(tensors: Sequence[Any], what: str) -> tuple[Any, list[UOp]]:
     if not tensors:
@@ -171,66 +142,3 @@ def _same_dtype(tensors: Sequence[Any], what: str) -> tuple[Any, list[UOp]]:
     except TypeError as error:
         raise explained(error, what, *tensors) from None
     return tensors[0], [t.uop.cast(dtype) for t in tensors]
-
-
-def _full_key(key: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
-    """The key with ``...`` written out and missing axes added."""
-    taken = sum(k is not None and k is not Ellipsis for k in key)
-    if taken > len(shape) or sum(k is Ellipsis for k in key) > 1:
-        raise IndexError(f"too many indices {key} for shape {shape}")
-    rest = [slice(None)] * (len(shape) - taken)
-    result: list[Any] = []
-    for k in key:
-        result += rest if k is Ellipsis else [k]
-    return result if any(k is Ellipsis for k in key) else result + rest
-
-
-def _position(k: Any, n: int, shape: tuple[int, ...]) -> int:
-    try:
-        if isinstance(k, bool):
-            raise TypeError  # to NumPy a mask, not a position
-        i = operator.index(k)
-    except TypeError:
-        raise TypeError(
-            f"index of type {type(k).__name__} is not supported; use integers, "
-            "slices, None or ..., or one_hot(n) @ table to select by data"
-        ) from None
-    if not -n <= i < n:
-        raise IndexError(f"index {i} is out of range for shape {shape}")
-    return i % n
-
-
-def _window(u: UOp, axis: int, begin: int, end: int) -> UOp:
-    if (begin, end) == (0, u.shape[axis]):
-        return u
-    window = [(0, n) for n in u.shape]
-    window[axis] = (begin, end)
-    return u.shrink(window)
-
-
-def _pick(u: UOp, axis: int, i: int) -> UOp:
-    return _window(u, axis, i, i + 1).reshape(u.shape[:axis] + u.shape[axis + 1 :])
-
-
-def _slice_axis(u: UOp, axis: int, k: slice) -> UOp:
-    begin, end, step = k.indices(u.shape[axis])
-    picks = range(begin, end, step)
-    if not picks:
-        return _window(u, axis, 0, 0)
-    low, high = min(picks[0], picks[-1]), max(picks[0], picks[-1])
-    u = _window(u, axis, low, high + 1)
-    if step < 0:
-        u = composite.flip(u, [axis])
-    if abs(step) > 1 and len(picks) > 1:
-        u = _every(u, axis, abs(step), len(picks))
-    return u
-
-
-def _every(u: UOp, axis: int, step: int, n: int) -> UOp:
-    """Every ``step``-th element: whole groups, then the first of each."""
-    widths = [(0, 0)] * len(u.shape)
-    widths[axis] = (0, n * step - u.shape[axis])
-    u = composite.pad(u, widths)
-    head, tail = u.shape[:axis], u.shape[axis + 1 :]
-    grouped = u.reshape((*head, n, step, *tail))
-    return _window(grouped, axis + 1, 0, 1).reshape((*head, n, *tail))

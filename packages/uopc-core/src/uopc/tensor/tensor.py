@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from typing import Literal as OneOf
 
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.plugins import current
 from uopc.tensor.base import Base
 from uopc.tensor.missing import hint
-from uopc.tensor.movement import Movement, _shape_of
+from uopc.tensor.movement import _shape_of
+from uopc.tensor.order import Order
 from uopc.tensor.random import default as generator
 from uopc.tensor.values import held, live_tensors, realize_all
 from uopc.uop import Literal, Ops, UOp, substitute, toposort
@@ -18,7 +20,7 @@ from uopc.uop import Literal, Ops, UOp, substitute, toposort
 __all__ = ["Tensor", "realize_all"]
 
 
-class Tensor(Movement):
+class Tensor(Order):
     """A lazy array of numbers.
 
     Operations build a graph; ``numpy()``, ``item()`` or ``realize()`` compute
@@ -104,17 +106,30 @@ class Tensor(Movement):
         """Compute several tensors together: one plan, one native call."""
         realize_all(tensors)
 
-    def backward(self, params: Sequence[Tensor] | None = None) -> Tensor:
+    def backward(
+        self,
+        params: Sequence[Tensor] | None = None,
+        unused: OneOf["zero", "none", "error"] = "zero",
+    ) -> Tensor:
         """Add d(self)/d(p) to ``p.grad`` for each p, and return this tensor.
 
         Gradients are lazy tensors. Without ``params``, every leaf that this
         tensor depends on and that has ``requires_grad`` gets one. Works before
         and after the value has been read.
 
-        Raises AssertionError unless this is a scalar, RuntimeError if no
-        gradient engine is installed or if a parameter has been given a new
-        value since this graph was built.
+        Args:
+            params: tensors of float types, leaves or not; one given twice counts once.
+            unused: what a parameter gets that this tensor does not depend on:
+                ``"zero"``, zeros; ``"none"``, nothing; ``"error"``, a RuntimeError.
+
+        Raises AssertionError unless this is a scalar, TypeError for a parameter of an
+        integer type, RuntimeError if no gradient engine is installed or if a
+        parameter has been given a new value since this graph was built.
         """
+        if unused not in ("zero", "none", "error"):
+            raise ValueError(
+                f"backward: unused is 'zero', 'none' or 'error', not {unused!r}"
+            )
         if self.shape != ():
             raise AssertionError(
                 f"backward needs a scalar, got shape {self.shape}; reduce it first, "
@@ -139,15 +154,16 @@ class Tensor(Movement):
                 "on the parameters, or pass them: loss.backward([w])"
             )
         each = iter(grads)
-        found: list[Tensor] = []
+        found: list[tuple[Tensor, Tensor]] = []
         for i, (p, group) in enumerate(zip(params, nodes, strict=True)):
             parts = [(next(each), zeros_like(n)) for n in group]
             flowing = [g for g, zero in parts if g is not zero]
             if not flowing:
-                _require_reachable(root, i, p)
+                _require_reachable(root, i, p, unused == "error")
                 flowing = [parts[0][1]]
-            found.append(Tensor(sum(flowing[1:], flowing[0])))
-        for p, g in zip(params, found, strict=True):
+            if unused != "none" or flowing != [parts[0][1]]:
+                found.append((p, Tensor(sum(flowing[1:], flowing[0]))))
+        for p, g in found:
             p.grad = g if p.grad is None else p.grad + g
         return self
 
@@ -179,6 +195,12 @@ def _parameters(params: Any) -> list[Tensor]:
             "backward takes a list of tensors, as in loss.backward([w]), or nothing; "
             f"got {params!r}"
         )
+    for i, p in enumerate(given):
+        if not p.dtype.is_float:
+            raise TypeError(
+                f"backward: parameter {i} has dtype {p.dtype}, which has no "
+                "derivative; cast it to a float type before it is used"
+            )
     return given
 
 
@@ -232,8 +254,13 @@ def _with_history(root: UOp, targets: set[UOp]) -> UOp:
     return root
 
 
-def _require_reachable(root: UOp, i: int, p: Tensor) -> None:
+def _require_reachable(root: UOp, i: int, p: Tensor, always: bool) -> None:
     """A gradient of zeros must be the truth, not the sign of a cut graph."""
+    if always:
+        raise RuntimeError(
+            f"backward: this does not depend on parameter {i}, "
+            f"{p.dtype}{list(p.shape)}; leave it out, or pass unused='zero'"
+        )
     if not p.requires_grad:
         raise RuntimeError(
             f"backward: parameter {i}, {p.dtype}{list(p.shape)}, does not require a "

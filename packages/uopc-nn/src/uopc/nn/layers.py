@@ -41,7 +41,7 @@ class Linear:
 
 
 class Embedding:
-    """Rows of a table by index, as a one-hot matrix product.
+    """Rows of a table by index: a gather, whose gradient adds up the rows in use.
 
     Args:
         vocab: number of rows.
@@ -54,5 +54,10 @@ class Embedding:
         self.weight = _parameter(Tensor.randn(vocab, dim) * 0.02)
 
     def __call__(self, idx: Tensor) -> Tensor:
-        """Integer (...) -> (..., dim). An index out of range gives zeros."""
-        return idx.one_hot(self.vocab) @ self.weight
+        """Integer (...) -> (..., dim).
+
+        An index out of range, negative ones included, gives zeros and no gradient.
+        """
+        if not idx.dtype.is_int:
+            raise TypeError(f"Embedding needs an integer tensor, not {idx.dtype}")
+        return self.weight.apply(lambda table, i: table.index(i), idx)
