@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from uopc.cli import graph, ops, show
+from uopc.cli import accuracy, graph, ops, show
 from uopc.cli.doctor import run_doctor
 from uopc.cli.files import CommandError
 from uopc.cli.plugins_command import run_plugins
@@ -23,6 +23,12 @@ OWN = (
     Command("show", "check a graph and print it", show.configure, show.run_show),
     Command("graph", "draw a graph", graph.configure, graph.run_graph),
     Command("ops", "print the op table", ops.configure, ops.run_ops),
+    Command(
+        "accuracy",
+        "measure the functions of elements",
+        accuracy.configure,
+        accuracy.run_accuracy,
+    ),
 )
 
 

@@ -62,6 +62,8 @@ def bounded_step(u: UOp, sources: Sequence[Bounded]) -> Bounded:
             error = _reduced(u, value, sources[0])
         elif u.op is Ops.INDEX:
             error = _indexed(u, sources)
+        elif u.op is Ops.SCATTER_ADD:
+            error = _scattered(u, value, sources)
         elif u.op is Ops.WHERE:
             cond, a, b = sources
             error = np.where(cond.value, a.error, b.error)
@@ -195,3 +197,23 @@ def _indexed(u: UOp, sources: Sequence[Bounded]) -> Array:
         off = (i.error > 0).reshape(i.error.shape + (1,) * (error.ndim - i.error.ndim))
         error = np.where(off, np.inf, error)
     return error
+
+
+def _scattered(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
+    """The order of the sums is the op's own: without an error in, there is none out."""
+    g, *idx = sources
+    if any((i.error > 0).any() for i in idx):
+        return np.full(value.shape, np.inf)
+    meaning: Any = u.op.numpy
+    places = [i.value for i in idx]
+    total = np.asarray(meaning(u, g.error, *places))
+    if value.dtype.kind != "f":
+        return np.where(total > 0, np.inf, 0)
+    size = meaning(u, np.abs(g.value.astype(float)) + g.error, *places)
+    count = meaning(u, np.ones(g.value.shape), *places)
+    rounding = count * float(np.finfo(u.dtype.wide.numpy).eps) * size
+    if u.dtype.is_half:
+        rounding = rounding + _ulp(value, u.dtype)
+    total = total + np.where(total > 0, rounding, 0)
+    total = np.where(np.isfinite(value) | np.isinf(total), total, 0)
+    return np.asarray(np.where(np.isnan(total), np.inf, total))

@@ -28,6 +28,7 @@ class Options:
     max_elements: int = 256
     ops: Sequence[OpDef] = BUILTIN_OPS
     dtypes: Sequence[DType] = tuple(DTYPES.values())
+    differentiable: bool = False
 
 
 class Builder:
@@ -81,6 +82,7 @@ class Builder:
             (2, self.flip, (Ops.FLIP,)),
             (2, self.stack, (Ops.STACK,)),
             (5, self.index, (Ops.INDEX, Ops.IOTA, Ops.FLOORMOD)),
+            (3, self.scatter, (Ops.SCATTER_ADD, Ops.IOTA, Ops.FLOORMOD)),
             (2, self.stage, (Ops.STAGE,)),
             (1, self.pad, (Ops.STACK, Ops.RESHAPE, Ops.SHRINK)),
             (1, self.cat, (Ops.STACK, Ops.RESHAPE, Ops.SHRINK, Ops.WHERE)),
@@ -166,7 +168,7 @@ class Builder:
             return UOp(Ops.IOTA, (), 1 + self.below(8))
         if self.chance(0.07):
             dtype = self.pick(self.palette)
-            return UOp.const(self.chances.scalar(dtype), dtype)
+            return UOp.const(self.scalar(dtype), dtype)
         # An axis of length 1 here and there asks for broadcasting later.
         shape = tuple(1 if self.chance(0.15) else n for n in self.shape)
         if self.chance(0.2):
@@ -180,6 +182,10 @@ class Builder:
         self.inputs[node] = self.chances.data(size, dtype)
         return node if shape == (size,) else node.reshape(shape)
 
+    def scalar(self, dtype: DType) -> bool | int | float:
+        """The value of a new constant."""
+        return self.chances.scalar(dtype)
+
     # -- operands -------------------------------------------------------------
 
     def like(self, shape: Shape, dtype: DType, other_than: UOp | None = None) -> UOp:
@@ -188,8 +194,7 @@ class Builder:
 
     def _like(self, shape: Shape, dtype: DType, other_than: UOp | None) -> UOp:
         if self.chance(0.2):
-            value = self.chances.scalar(dtype)
-            return UOp.const(value, dtype).broadcast_scalar(shape)
+            return UOp.const(self.scalar(dtype), dtype).broadcast_scalar(shape)
         if self.chance(0.05) and other_than is not None:
             return other_than
         nodes = [u for u in self.pool if u is not other_than and _fits(u, shape)]
@@ -326,11 +331,24 @@ class Builder:
         idx = [self.pick(whole[::-1])] if whole else [UOp(Ops.IOTA, (), 5)]
         if count == 2:
             idx.append(self.like(idx[0].shape, self.pick((idx[0].dtype, i32))))
-        # Most indices are brought into range; the others read 0.
-        for k, n in enumerate(x.shape[:count]):
-            if 0 < n <= idx[k].dtype.max and not self.chance(0.3):
-                idx[k] = idx[k] % n
-        return x.index(*idx)
+        return x.index(*self.placed(idx, x.shape))
+
+    def placed(self, idx: Sequence[UOp], lengths: Shape) -> list[UOp]:
+        """Most indices brought into range; the others read 0 and add nothing."""
+        return [
+            i % n if 0 < n <= i.dtype.max and not self.chance(0.3) else i
+            for i, n in zip(idx, lengths, strict=False)
+        ]
+
+    def scatter(self) -> UOp:
+        """Elements or slices added up where one or two indices say."""
+        g = self.node()
+        shape = g.shape[: len(g.shape) - self.below(len(g.shape) + 1)]
+        types = (i32, *(d for d in self.palette if d.is_int))
+        lengths = (self.pick((3, 4, 1, 0, 6)), self.pick((2, 3, 1)))
+        lengths = lengths[: 1 + self.below(2)]
+        idx = [self.like(shape, self.pick(types)) for _ in lengths]
+        return UOp(Ops.SCATTER_ADD, (g, *self.placed(idx, lengths)), lengths)
 
     def stage(self) -> UOp:
         """A marker."""

@@ -16,6 +16,7 @@ from uopc.runtime import new_buffer
 from uopc.testing.bounded import Array, Bounded, evaluate_bounded
 from uopc.testing.build import Builder, Options
 from uopc.testing.chance import Chance, recorded, seeded
+from uopc.testing.differentiable import DifferentiableBuilder
 from uopc.uir import to_uir
 from uopc.uop import Ops, UOp, substitute, toposort
 
@@ -88,7 +89,8 @@ def random_graph(seed: int, **options: Any) -> RandomGraph:
             ``ops``, what to build from (of a plugin's ops, elementwise ones without
             an argument are used: ``ops=(*BUILTIN_OPS, ERF)``); ``dtypes``, the
             element types of inputs and casts (bool and i32 come up in any case, as
-            conditions and indices).
+            conditions and indices); ``differentiable``, whether derivatives are to be
+            compared, as ``uopc.testing.differentiable`` describes.
     """
     origin = f"random_graph({_arguments(seed, options)})"
     return grown(Chance(seeded(seed)), Options(**options), origin)
@@ -109,7 +111,8 @@ def grown(
     given: Mapping[str, Any] | None = None,
 ) -> RandomGraph:
     """The graph of a stream of choices; ``replay`` is its origin if none is given."""
-    builder = Builder(chance, options)
+    kind = DifferentiableBuilder if options.differentiable else Builder
+    builder = kind(chance, options)
     for _ in range(chance.pick((1, 2, 3, 3))):
         chance.span(lambda: builder.add(builder.leaf))
     steps = chance.pick(STEPS) if options.steps is None else options.steps

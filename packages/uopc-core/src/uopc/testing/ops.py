@@ -6,75 +6,37 @@ NumPy meaning and, if there is one, its ``lower``. Nothing is said twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from uopc.dtype import DTYPES, DType, f64
 from uopc.interp import evaluate
-from uopc.plugins import current
 from uopc.runtime import backend_named, new_buffer, realize
 from uopc.simplify import fold
 from uopc.spec import check
 from uopc.testing.bounded import Array, differences, evaluate_bounded
 from uopc.testing.points import float_values, unequal
+from uopc.testing.samples import op_samples, sample_inputs
+from uopc.testing.vjp import check_vjp, smooth_samples
+from uopc.testing.vjp_levels import has_engine
 from uopc.uir import parse_uir, to_uir
-from uopc.uop import OpDef, Ops, UOp, cast_array, substitute, toposort
+from uopc.uop import OpDef, Ops, UOp, substitute, toposort
 
-SHAPE = (2, 3)
 # A ``lower`` is compared in f64, where what composition loses is far below this.
 LOWERED_DIGITS = 1e-11
-STEP = 1e-5  # of central differences
-SLOPE_DIGITS = 1e-6
 
 Inputs = Mapping[UOp, Array]
 
 
-def op_samples(op: OpDef, dtype: DType) -> list[UOp]:
-    """Examples of an op on placeholders of ``dtype``; none if it takes no such type."""
-    nodes = op.examples(UOp.param(0, dtype, SHAPE))
-    for u in nodes:
-        if u.op is not op:
-            raise AssertionError(f"{op.name}: a sample of it is {u!r}")
-    return nodes
-
-
-def sample_inputs(root: UOp, seed: int = 0) -> dict[UOp, Array]:
-    """Values for the placeholders below a node, drawn from the domain of its op."""
-    rng = np.random.default_rng(seed)
-    return {
-        u: _drawn(u, root.op.domain, rng)
-        for u in toposort([root])
-        if u.op in (Ops.PARAM, Ops.BUFFER)
-    }
-
-
-def _drawn(u: UOp, domain: str, rng: np.random.Generator) -> Array:
-    if not u.dtype.is_float:
-        low, high = max(u.dtype.min, -9), min(u.dtype.max, 9)
-        return cast_array(rng.integers(low, high, u.shape, endpoint=True), u.dtype)
-    match domain:
-        case "positive":
-            x = rng.uniform(0.5, 2, u.shape)
-        case "nonzero":
-            x = rng.uniform(0.5, 2, u.shape) * rng.choice([-1, 1], u.shape)
-        case "unit":
-            x = rng.uniform(-0.9, 0.9, u.shape)
-        case "integer":
-            x = rng.integers(-9, 9, u.shape).astype(float)
-        case _:
-            x = rng.standard_normal(u.shape)
-    return cast_array(x, u.dtype)
-
-
-def check_op(op: OpDef, backends: Iterable[str] = ("interp",)) -> int:
+def check_op(op: OpDef, backends: Sequence[str] = ("interp",), order: int = 2) -> int:
     """Check a row of the op table; returns how many samples it was checked on.
 
     Raises AssertionError, naming the op, the sample and what is wrong: the text form
     reads back, the stage specification lets it pass, the meaning has the inferred
     shape and dtype, ``commutative``, ``exact`` and ``identity`` hold, ``lower`` means
     the same, backends compute it, and a differentiable op has the gradient that
-    differences show, and the gradient of that (if a gradient engine is installed).
+    ``check_vjp`` demands, up to ``order`` (if a gradient engine is installed).
     """
     if len(op.doc.splitlines()) != 1 or not op.doc.endswith("."):
         raise AssertionError(f"{op.name}: 'doc' must be one line, a sentence")
@@ -90,11 +52,11 @@ def check_op(op: OpDef, backends: Iterable[str] = ("interp",)) -> int:
             _check_special_values(u)
         if op.lower is not None and u.dtype is f64:
             _check_lower(u)
-        if op.differentiable and _is_smooth(u):
-            _check_gradient(u)
     if op.kind != "loop" and op is not Ops.PARAM:
         for name in backends:
             _check_backend(nodes, name)
+    if order and op.differentiable and smooth_samples(op) and has_engine():
+        check_vjp(op, order=order, backends=backends)
     return len(nodes)
 
 
@@ -187,66 +149,3 @@ def _check_backend(nodes: Sequence[UOp], name: str) -> None:
         got = u.dtype.load(flat).reshape(u.shape)
         bad = differences(got, want).any()
         _require(not bad, u, f"{name} gives {got}, not {want.value}")
-
-
-def _is_smooth(u: UOp) -> bool:
-    """Whether differences can show the gradient of a sample.
-
-    All in f64, that is; not of a marker that stops gradients by definition; and not
-    of a read whose indices are data.
-    """
-    floats = [n for n in toposort([u]) if n.dtype.is_float and n.op is not Ops.CONST]
-    picks = [s for s in u.src if s.dtype.is_int and s.op is not Ops.CONST]
-    detached = u.op is Ops.STAGE and u.arg == "detach"
-    all_f64 = len(u.src) > 0 and all(n.dtype is f64 for n in floats)
-    return all_f64 and u.dtype is f64 and not detached and not picks
-
-
-def _check_gradient(u: UOp) -> None:
-    """Against central differences, to second order."""
-    inputs = sample_inputs(u, seed=2)
-    targets = [p for p in inputs if p.dtype.is_float]
-    slopes = _gradient(u, targets)
-    if slopes is None or not targets:
-        return
-    rng = np.random.default_rng(3)
-    ways = {p: rng.standard_normal(p.shape) for p in targets}
-    weight = {UOp.param(90, f64, u.shape): rng.standard_normal(u.shape)}
-    total = _sum(u * next(iter(weight)))
-    given = {**inputs, **weight}
-    first = _gradient(total, targets)
-    assert first is not None
-    _compare_slopes(u, total, first, given, ways, "gradient")
-    for g in first:
-        second = _gradient(_sum(g * g), targets)
-        assert second is not None
-        _compare_slopes(u, _sum(g * g), second, given, ways, "second gradient")
-
-
-def _gradient(root: UOp, targets: Sequence[UOp]) -> Sequence[UOp] | None:
-    found: Sequence[UOp] | None = current().hook.uopc_gradient(
-        root=root, seed=None, targets=list(targets)
-    )
-    return found
-
-
-def _sum(u: UOp) -> UOp:
-    return u.reduce(Ops.ADD, len(u.shape)) if u.shape else u
-
-
-def _compare_slopes(
-    u: UOp, total: UOp, grads: Sequence[UOp], given: Inputs, ways: Inputs, what: str
-) -> None:
-    """The slope of ``total`` along a direction, by gradients and by differences."""
-    slopes = evaluate(grads, given)
-    analytic = sum(
-        float((g * v).sum()) for g, v in zip(slopes, ways.values(), strict=True)
-    )
-    ends = []
-    for way in (STEP, -STEP):
-        moved = {p: x + way * ways[p] if p in ways else x for p, x in given.items()}
-        ends.append(float(evaluate([total], moved)[0]))
-    numeric = (ends[0] - ends[1]) / (2 * STEP)
-    off = abs(analytic - numeric)
-    scale = max(1.0, abs(analytic), abs(numeric))
-    _require(off <= SLOPE_DIGITS * scale, u, f"the {what} is {analytic}, not {numeric}")
