@@ -3,6 +3,9 @@
 Every test session has an environment of its own with the wheels of the
 distributions that it names, what those declare, and pytest: nothing else. A missing
 dependency or a file that did not get into a wheel therefore fails here first.
+
+pytest runs on all processors; `-- -n0` after a session's name keeps it to one process,
+which a debugger needs.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ nox.options.sessions = [
     "autodiff",
     "backend_c",
     "nn",
+    "plugins",
     "integration",
 ]
 
 ROOT = Path(__file__).parent
 DISTRIBUTIONS = ("uopc-core", "uopc-autodiff", "uopc-backend-c", "uopc-nn")
+HATCHLING, HYPOTHESIS = "hatchling>=1.27", "hypothesis>=6.131"
 
 
 def dist_folder(session: nox.Session) -> Path:
@@ -64,24 +69,31 @@ def run_tests(
     session: nox.Session,
     distributions: Sequence[str],
     paths: Sequence[str],
-    tools: Sequence[str] = ("pytest",),
+    *tools: str,
+    processes: str = "auto",
 ) -> None:
     """Run pytest on `paths` with the wheels of `distributions` and nothing more."""
-    install(session, *(wheel(session, name) for name in distributions), *tools)
+    wheels = [wheel(session, name) for name in distributions]
+    install(session, *wheels, "pytest", "pytest-xdist", *tools)
     session.run("python", "-m", "pip", "check", silent=True)
     cache = Path(session.virtualenv.location).resolve() / "cache"
     cache.mkdir(mode=0o700, exist_ok=True)
     session.env["XDG_CACHE_HOME"] = str(cache)
     session.env["WHEELHOUSE"] = str(dist_folder(session))
+    # There is a worker per processor: threads of BLAS would only be in their way.
+    session.env["OPENBLAS_NUM_THREADS"] = "1"
     # Options alone, such as `-k dtype`, are for the tests of this session.
     named = any(Path(a.partition("::")[0]).exists() for a in session.posargs)
-    session.run("python", "-m", "pytest", *([] if named else paths), *session.posargs)
+    # Neighbours stay together as long as nobody is idle, so that a module's fixtures
+    # are mostly made once.
+    words = ["-n", processes, "--dist", "worksteal", *([] if named else paths)]
+    session.run("python", "-m", "pytest", *words, *session.posargs)
 
 
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the wheels and sdists that the other sessions install."""
-    session.install("--no-compile", "hatchling>=1.27")
+    session.install("--no-compile", HATCHLING)
     dist = dist_folder(session)
     shutil.rmtree(dist, ignore_errors=True)
     for name in DISTRIBUTIONS:
@@ -112,8 +124,8 @@ def types(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 def core(session: nox.Session) -> None:
     """Test uopc-core by itself."""
-    tools = ["pytest", "hypothesis>=6.131"]
-    run_tests(session, ["uopc-core"], ["tests/core", "tests/plugins"], tools)
+    paths = ["tests/core", "tests/plugins"]
+    run_tests(session, ["uopc-core"], paths, HYPOTHESIS)
 
 
 @nox.session(requires=["build"])
@@ -141,15 +153,32 @@ def integration(session: nox.Session) -> None:
         f"tests/{name}" for name in ("integration", "meta", "golden", "cases", "fuzz")
     ]
     # hatchling builds the example of a third party's plugin; hypothesis shrinks graphs.
-    tools = ["pytest", "hatchling>=1.27", "hypothesis>=6.131"]
-    run_tests(session, DISTRIBUTIONS, paths, tools)
+    run_tests(session, DISTRIBUTIONS, paths, HATCHLING, HYPOTHESIS)
+
+
+@nox.session(requires=["build"])
+def plugins(session: nox.Session) -> None:
+    """Install the examples of plugins, and some that fail, as a user would."""
+    install(session, *(wheel(session, name) for name in DISTRIBUTIONS), HATCHLING)
+    cache = Path(session.virtualenv.location).resolve() / "cache"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    session.env["XDG_CACHE_HOME"] = str(cache)
+    session.run("python", "tests/third_parties/walk.py")
 
 
 @nox.session(requires=["build"])
 def fuzz(session: nox.Session) -> None:
     """Prove the rewrite rules with z3 and by trying all 8-bit values: minutes."""
-    tools = ["pytest", "hypothesis", "z3-solver"]
-    run_tests(session, DISTRIBUTIONS, ["tests/proofs"], tools)
+    # In one process: the last test counts what the others have proved.
+    tools = [HYPOTHESIS, "z3-solver"]
+    run_tests(session, DISTRIBUTIONS, ["tests/proofs"], *tools, processes="0")
+
+
+@nox.session(requires=["build"])
+def oracle(session: nox.Session) -> None:
+    """Compare gradients with JAX's, of random graphs and of functions: minutes."""
+    # The tests of the random graphs start processes of their own.
+    run_tests(session, DISTRIBUTIONS, ["tests/oracle"], "jax>=0.4.36", processes="0")
 
 
 @nox.session(requires=["build"])
