@@ -1,18 +1,22 @@
-"""A gradient checker in float64, to second order, and what tests share with it."""
+"""What the tests of gradients share."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from uopc import config
-from uopc.autodiff import gradient
-from uopc.dtype import f64
 from uopc.interp import evaluate
-from uopc.uop import Ops, UOp
+from uopc.testing import check_vjp
+from uopc.uop import Ops, UOp, substitute
+
+# The helpers beside these tests are imported by their plain names.
+sys.path.insert(0, str(Path(__file__).parent))
 
 Build = Callable[..., UOp]
 Data = Mapping[UOp, np.ndarray]
@@ -20,7 +24,6 @@ Data = Mapping[UOp, np.ndarray]
 # Fourth-order central differences: with this step both the truncation and the
 # cancellation are below 1e-11 for functions and derivatives of size 1.
 STEP = 1e-3
-TOLERANCE = 1e-8
 
 
 def total(u: UOp) -> UOp:
@@ -53,11 +56,6 @@ def dot(grads: Sequence[UOp], weights: Sequence[UOp]) -> UOp:
     return sum(parts[1:], parts[0])
 
 
-def agree(found: np.ndarray, wanted: float, what: str) -> None:
-    if not abs(float(found) - wanted) <= TOLERANCE * (1 + abs(wanted)):
-        raise AssertionError(f"{what}: {found}, by differences {wanted}")
-
-
 def check(
     build: Build,
     arrays: Sequence[np.ndarray],
@@ -65,36 +63,21 @@ def check(
     fixed: Data | None = None,
     seed: int = 0,
 ) -> None:
-    """Compare gradients of ``build(*leaves)`` with differences, to second order.
+    """``check_vjp`` of ``build(*leaves)`` at a point, to second order.
 
-    The function is made scalar by ``sum((y + y * y) * weights)``, whose gradient
-    depends on y: without that a rule's use of the cotangent is not seen. ``wrt``
-    are the numbers of the leaves to differentiate by, all of them if None.
+    ``wrt`` are the numbers of the leaves to differentiate by, all of them if None;
+    ``fixed`` has the values of other placeholders.
     """
-    rng = np.random.default_rng(seed)
-    leaves = [UOp.param(i, f64, a.shape) for i, a in enumerate(arrays)]
-    y = build(*leaves)
-    data = {**dict(zip(leaves, arrays, strict=True)), **(fixed or {})}
-    weights = UOp.param(1000, f64, y.shape)
-    data[weights] = rng.uniform(0.5, 1.5, y.shape)
-    loss = total((y + y * y) * weights)
-    targets = [leaves[i] for i in (range(len(leaves)) if wrt is None else wrt)]
-    grads = gradient(loss, targets)
-    for g, t in zip(grads, targets, strict=True):
-        assert (g.shape, g.dtype) == (t.shape, t.dtype)
-    v, u = (
-        [UOp.param(base + i, f64, t.shape) for i, t in enumerate(targets)]
-        for base in (2000, 3000)
-    )
-    first = dot(grads, v)
-    second = dot(gradient(first, targets), u)
-    for _ in range(3):
-        for probe in (*v, *u):
-            data[probe] = rng.standard_normal(probe.shape)
-        to_v = {t: data[p] for t, p in zip(targets, v, strict=True)}
-        to_u = {t: data[p] for t, p in zip(targets, u, strict=True)}
-        agree(value(first, data), along(loss, data, to_v), "first order")
-        agree(value(second, data), along(first, data, to_u), "second order")
+    extra = dict(fixed or {})
+    n = len(arrays)
+
+    def function(*leaves: UOp) -> UOp:
+        placed = dict(zip(extra, leaves[n:], strict=True))
+        return substitute([build(*leaves[:n])], placed)[0]
+
+    argnums = range(n) if wrt is None else wrt
+    sample = (*arrays, *extra.values())
+    check_vjp(function, [sample], seed=seed, argnums=argnums, uops=True)
 
 
 @pytest.fixture

@@ -113,23 +113,27 @@ PRINTED: dict[str, tuple[Callable[[], list[UOp]], int, str]] = {
         _max_of_all,
         0,
         """\
-%0 = reshape 1.0, (1,)
-%1 = expand %0, (3,)
-%2 = buffer 3 : dtype=f32 slot=0
-%3 = reduce %2, max, 1
-%4 = reshape %3, (1,)
-%5 = expand %4, (3,)
-%6 = cmpne %2, %5
-%7 = reshape true:bool, (1,)
+%0 = buffer 3 : dtype=f32 slot=0
+%1 = reduce %0, max, 1
+%2 = reshape %1, (1,)
+%3 = expand %2, (3,)
+%4 = cmplt %0, %3
+%5 = reshape 0.0, (1,)
+%6 = expand %5, (3,)
+%7 = reshape 1.0, (1,)
 %8 = expand %7, (3,)
-%9 = cmpne %6, %8
-%10 = cast %9 : dtype=f32
-%11 = mul %1, %10
-%12 = reduce %10, add, 1
-%13 = reshape %12, (1,)
-%14 = expand %13, (3,)
-%15 = recip %14
-%16 = mul %11, %15""",
+%9 = cmpne %0, %3
+%10 = reshape true:bool, (1,)
+%11 = expand %10, (3,)
+%12 = cmpne %9, %11
+%13 = cast %12 : dtype=f32
+%14 = mul %8, %13
+%15 = reduce %13, add, 1
+%16 = recip %15
+%17 = reshape %16, (1,)
+%18 = expand %17, (3,)
+%19 = mul %14, %18
+%20 = where %4, %6, %19""",
     ),
 }
 

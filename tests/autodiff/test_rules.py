@@ -16,7 +16,7 @@ import pytest
 
 from uopc.autodiff import gradient
 from uopc.autodiff.rules import RULES
-from uopc.dtype import boolean, f64
+from uopc.dtype import boolean, f64, i32
 from uopc.plugins import registry
 from uopc.uop import OpDef, Ops, UOp
 
@@ -51,6 +51,27 @@ def one(op: OpDef, arg: object, *shapes: tuple[int, ...]) -> Sample:
 
 def picked(shape: tuple[int, ...], *at: int) -> Sample:
     return Sample(Ops.INDEX, f"{at}{shape}", lambda x: x.index(*at), (shape,))
+
+
+# Repeated places, one below and one above the range.
+PLACES, OTHERS = UOp.param(4001, i32, (2, 3)), UOp.param(4002, i32, (2, 3))
+AT = {
+    PLACES: np.array([[1, 0, 1], [-1, 2, 1]], np.int32),
+    OTHERS: np.array([[0, 1, 0], [1, 1, 2]], np.int32),
+}
+
+
+def gathered(shape: tuple[int, ...], *at: UOp) -> Sample:
+    label = f"by data {shape}, {len(at)}"
+    return Sample(Ops.INDEX, label, lambda x: x.index(*at), (shape,), AT)
+
+
+def scattered(shape: tuple[int, ...], lengths: tuple[int, ...], *at: UOp) -> Sample:
+    def build(g: UOp) -> UOp:
+        return UOp(Ops.SCATTER_ADD, (g, *at), lengths)
+
+    label = f"{lengths} of {shape}, {len(at)}"
+    return Sample(Ops.SCATTER_ADD, label, build, (shape,), AT)
 
 
 TABLE = [
@@ -90,6 +111,12 @@ TABLE = [
     picked((3, 2, 2), 1),
     picked((3, 2, 2), 2, 0),
     picked((3, 2, 2), 1, 1, 0),
+    gathered((3,), PLACES),
+    gathered((3, 2), PLACES),
+    gathered((3, 2, 2), PLACES, OTHERS),
+    scattered((2, 3), (3,), PLACES),
+    scattered((2, 3, 2), (4,), PLACES),
+    scattered((2, 3, 2), (3, 2), PLACES, OTHERS),
     one(Ops.STAGE, "contiguous", (2, 3)),
 ]
 BY_HAND = {sample.op for sample in TABLE}
@@ -198,7 +225,8 @@ MUTATIONS = {
     "swaps its sources": swapped,
 }
 SYMMETRIC = {Ops.ADD}
-SEVERAL = {Ops.ADD, Ops.MUL, Ops.DIV, Ops.FLOORMOD, Ops.MAX, Ops.WHERE, Ops.STACK}
+SEVERAL = {Ops.ADD, Ops.MUL, Ops.DIV, Ops.POW, Ops.FLOORMOD, Ops.MAX, Ops.WHERE,
+           Ops.STACK}  # fmt: skip
 
 
 def broken_rules(op: OpDef, mutation: str) -> list[Callable[[UOp, UOp], Parts]]:
@@ -251,11 +279,27 @@ def _index_at_zero(u: UOp, g: UOp) -> Parts:
     return RULES[Ops.INDEX](first, g)
 
 
+def _index_without_repeats(u: UOp, g: UOp) -> Parts:
+    x, *idx = u.src
+    if idx[0].op is Ops.CONST:
+        return RULES[Ops.INDEX](u, g)
+    lengths = x.shape[: len(idx)]
+    once = UOp(Ops.SCATTER_ADD, (g.const_like(1.0), *idx), lengths)
+    whole = UOp(Ops.SCATTER_ADD, (g, *idx), lengths)
+    return (whole / once.maximum(1.0), *(None for _ in idx))
+
+
+def _scatter_moved(u: UOp, g: UOp) -> Parts:
+    return (g.index(*(i + 1 for i in u.src[1:])), *(None for _ in u.src[1:]))
+
+
 WRONG = {
     "permute without the inverse": (Ops.PERMUTE, lambda u, g: (g.permute(u.arg),)),
     "flip not flipped back": (Ops.FLIP, lambda u, g: (g,)),
     "shrink at the wrong end": (Ops.SHRINK, _wrong_shrink),
     "index always at 0": (Ops.INDEX, _index_at_zero),
+    "a gather that forgets repeats": (Ops.INDEX, _index_without_repeats),
+    "a scatter whose places are moved": (Ops.SCATTER_ADD, _scatter_moved),
     "stack back to front": (Ops.STACK, lambda u, g: RULES[Ops.STACK](u, g)[::-1]),
     "max to one side": (Ops.MAX, lambda u, g: (g, g * 0.0)),
     "cosine without its sign": (Ops.COS, lambda u, g: (g * u.src[0].sin(),)),

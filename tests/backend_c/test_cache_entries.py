@@ -205,7 +205,9 @@ def test_an_interrupt_stops_the_compiler_and_cleans_up(
         '#!/bin/sh\necho $$ > "$0.part"; mv "$0.part" "$0.pid"; sleep 60'
     )
     hanging.chmod(0o755)
-    text = f"from uopc.backend_c import cache\ncache.build({SOURCE!r}, 1)\n"
+    # A job in the background starts its children with interrupts turned off.
+    text = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    text += f"from uopc.backend_c import cache\ncache.build({SOURCE!r}, 1)\n"
     process = subprocess.Popen(
         script(text),
         env=environment(UOPC_CC=shlex.quote(str(hanging))),

@@ -314,5 +314,7 @@ def test_an_index_made_of_a_truth_value_is_hidden_from_the_vectoriser():
 def test_a_spelling_at_fault_is_named(spelling, message: str) -> None:
     sink = lower(buf(0, 4).sqrt(), "k")
     printer = KernelPrinter(sink, {**spellings(), Ops.SQRT: spelling})
-    with pytest.raises((TypeError, ValueError), match=message):
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
         printer.text()
+    (note,) = caught.value.__notes__
+    assert note.startswith("raised by the C spelling of op 'sqrt' (plugin 'c'")

@@ -50,22 +50,6 @@ def grads(value: Tensor, wrt: Sequence[Tensor]) -> list[Tensor]:
     return [Tensor(g) for g in gradient(value.sum().uop, [x.uop for x in wrt])]
 
 
-def take(x: Tensor, index: Tensor, axis: int = 0) -> Tensor:
-    """Rows by number; NumPy counts negative ones from the end."""
-    if axis:
-        raise NotImplementedError("take along another axis than the first")
-    index = (index < 0).where(index + x.shape[0], index)
-    return x.apply(lambda u, i: u.index(i), index)
-
-
-def std(x: Tensor) -> Tensor:
-    return x.var().sqrt()
-
-
-def norm(x: Tensor) -> Tensor:
-    return x.square().sum().sqrt()
-
-
 def method(name: str) -> Callable[..., Tensor]:
     def call(x: Any, *args: Any, **options: Any) -> Tensor:
         return getattr(lifted(x), name)(*args, **options)
@@ -74,7 +58,8 @@ def method(name: str) -> Callable[..., Tensor]:
 
 
 UNARY = ("exp", "log", "sqrt", "tanh", "sigmoid", "relu", "detach")
-REDUCING = ("sum", "prod", "max", "min", "mean", "softmax", "log_softmax", "cumsum")
+REDUCING = ("sum", "prod", "max", "min", "mean", "std", "norm", "softmax",
+            "log_softmax", "cumsum")  # fmt: skip
 OTHER = ("maximum", "minimum", "flip")
 
 xp = SimpleNamespace(
@@ -82,9 +67,9 @@ xp = SimpleNamespace(
     where=lambda c, a, b: c.where(a, b),
     stack=lambda parts, axis=0: Tensor.stack(list(map(lifted, parts)), axis),
     concat=lambda parts, axis=0: Tensor.cat(list(parts), axis),
-    take=take,
-    norm=norm,
-    std=std,
+    take=Tensor.take,
+    take_along=Tensor.take_along_axis,
+    einsum=Tensor.einsum,
 )
 
 NAMES: dict[str, Any] = {

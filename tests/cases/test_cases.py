@@ -27,19 +27,8 @@ CASES: dict[str, dict[str, Any]] = {
 PROGRAMS = [id for id, c in CASES.items() if c["kind"] == "program"]
 OTHERS = [id for id in CASES if id not in PROGRAMS]
 
-ZERO_MEANS_ZERO = "a cotangent of 0 stays 0 where a derivative is infinite"
 LATER: dict[str, str] = {
-    "cumsum-grad": "cumsum",
-    "gather-along-axis": "take_along",
-    "gather-repeated-index": "the gradient of a gather",
-    "norm-at-zero": "a norm with a rule of its own",
-    "std-constant-input": "a norm with a rule of its own",
-    "einsum-trace-like": "einsum",
-    "maximum-after-sqrt-zero": ZERO_MEANS_ZERO,
-    "where-untaken-sqrt": ZERO_MEANS_ZERO,
     "sum-f32-ones-2p24": "sums in blocks",
-    "argmax-ties-first": "argmax and argmin",
-    "embedding-cost": "an Embedding that gathers instead of multiplying by one-hots",
     "anomaly-report": "UOPC_NANS",
     "export-c-buffer-sizes": "export of C",
     "rand-inside-captured": "jit",

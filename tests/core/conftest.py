@@ -55,12 +55,16 @@ class LoopMachine:
         self.inputs = inputs
         self.outputs: dict[int, Array] = {}
         self.writes: dict[int, list[int]] = {}
+        self.read_back: set[int] = set()
         self.local: dict[int, Array] = {}
         self.loop: dict[UOp, int] = {}
         self.orders: dict[UOp, list[UOp]] = {}
 
     def run(self, sink: UOp) -> dict[int, Array]:
-        """The buffers that ``sink`` writes, every element exactly once."""
+        """The buffers that ``sink`` writes.
+
+        Every element exactly once, unless it reads there what it wrote before.
+        """
         assert sink.op is Ops.SINK
         stores = (u.src[0].arg for u in toposort([sink]) if u.op is Ops.STORE)
         written = {slot for _, _, slot, _, space in stores if space == "global"}
@@ -69,7 +73,8 @@ class LoopMachine:
         for statement in sink.src:
             self.statement(statement)
         for slot, places in self.writes.items():
-            assert sorted(places) == list(range(self.outputs[slot].size)), slot
+            found = set(places) if slot in self.read_back else places
+            assert sorted(found) == list(range(self.outputs[slot].size)), slot
         return self.outputs
 
     def statement(self, s: UOp) -> None:
@@ -111,7 +116,13 @@ class LoopMachine:
                 return memory.dtype.numpy.type(0)
             size, _, slot, _, space = memory.arg
             assert 0 <= at < size, f"read at {at} of {size}"
-            return self.local[slot][at] if space == "local" else self.inputs[slot][at]
+            if space == "local":
+                return self.local[slot][at]
+            if slot in self.outputs:
+                assert at in self.writes[slot], f"read at {at}, before it is written"
+                self.read_back.add(slot)
+                return self.outputs[slot][at]
+            return self.inputs[slot][at]
         assert u.op.kind in ("leaf", "elementwise"), u
         assert u.shape == (), u
         return u.op.compute(u, *(values[s] for s in u.src))[()]

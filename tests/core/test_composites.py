@@ -63,7 +63,11 @@ GRAPHS: dict[str, tuple[Callable[[], UOp], str]] = {
         "%2 = buffer 6 : dtype=f32 slot=0\n%3 = cmplt %1, %2\n%4 = where %3, %2, %1"),
     "absolute": (lambda: absolute(buf(0, 6)),
         B + "%1 = reshape -1.0, (1,)\n%2 = expand %1, (6,)\n%3 = mul %0, %2\n"
-        "%4 = max %0, %3"),
+        "%4 = max %0, %3\n%5 = reshape 0.0, (1,)\n%6 = expand %5, (6,)\n"
+        "%7 = add %4, %6"),
+    "absolute of integers": (lambda: absolute(UOp.buffer(6, i32, 0)),
+        "%0 = buffer 6 : dtype=i32 slot=0\n%1 = reshape -1, (1,)\n"
+        "%2 = expand %1, (6,)\n%3 = mul %0, %2\n%4 = max %0, %3"),
     "matmul": (lambda: matmul(buf(0, 6).reshape((2, 3)), buf(1, 12).reshape((3, 4))),
         B + "%1 = reshape %0, (2, 3)\n%2 = reshape %1, (2, 1, 3)\n"
         "%3 = expand %2, (2, 4, 3)\n%4 = buffer 12 : dtype=f32 slot=1\n"

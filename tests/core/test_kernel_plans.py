@@ -313,7 +313,7 @@ def test_a_lowered_op_is_close_to_its_meaning(op) -> None:
 
 def test_what_is_no_graph_is_refused_with_its_neighbourhood() -> None:
     u = UOp.param(0, f32, (3,)) + 1.0
-    with pytest.raises(SpecError, match="param breaks the graph rule 'no unbound"):
+    with pytest.raises(SpecError, match="depends on a placeholder"):
         make_plan([u])
     store = UOp(Ops.STORE, (buf(0, 3), UOp.const(0, i32), UOp.const(1.0, f32)))
     with pytest.raises(SpecError, match="no loop ops in a graph") as error:

@@ -113,6 +113,14 @@ def plain(value: object) -> bool:
     return not isinstance(value, (np.generic, bool))
 
 
+@pytest.fixture(scope="module")
+def little_to_collect() -> None:
+    """What other tests left alive is not scanned again for each of these."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("little_to_collect")
 @pytest.mark.parametrize("first", [0, 1], ids=["python first", "numpy first"])
 @pytest.mark.parametrize("name", TWINS)
 def test_numpy_scalars_in_arguments_are_normalised(name: str, first: int) -> None:

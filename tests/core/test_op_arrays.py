@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from uopc.dtype import DTYPES, boolean, f32, f64, i8, i32, i64, u8, u64
+from uopc.dtype import DTYPES, boolean, f16, f32, f64, i8, i32, i64, u8, u64
 from uopc.interp import evaluate
 from uopc.uop import BUILTIN_OPS, Ops, UOp
 
@@ -205,6 +205,50 @@ def test_an_index_that_is_wide_is_not_cut(same_bits) -> None:
     same_bits(got, np.array([0, x[1], 0], np.float32))
 
 
+def scatter(g: np.ndarray, idx: list[np.ndarray], lengths: tuple[int, ...]):
+    """Element by element, from 0.0 on, in the order of the index."""
+    at = idx[0].shape
+    out = np.zeros((*lengths, *g.shape[len(at) :]), g.dtype)
+    for place in np.ndindex(at):
+        where = tuple(int(i[place]) for i in idx)
+        if all(0 <= w < n for w, n in zip(where, lengths, strict=True)):
+            out[where] = out[where] + g[place]
+    return out
+
+
+@pytest.mark.parametrize("index_dtype", [d for d in ALL if d.is_int], ids=str)
+@pytest.mark.parametrize("lengths", [(4,), (4, 2), (3, 0)], ids=str)
+def test_scatter_adds_in_order_and_nothing_out_of_range(
+    index_dtype, lengths: tuple[int, ...], same_bits
+) -> None:
+    rng = np.random.default_rng(len(lengths))
+    low = max(-3, index_dtype.min)
+    idx = [rng.integers(low, 6, (5, 4)).astype(index_dtype.numpy) for _ in lengths]
+    idx[0].flat[:2] = [index_dtype.min, index_dtype.max]
+    nodes = [UOp.param(k + 1, index_dtype, (5, 4)) for k in range(len(lengths))]
+    for dtype in (f32, f64, i8, u64):
+        u = UOp.param(0, dtype, (5, 4, 3))
+        g = data(dtype, (5, 4, 3), seed=7)
+        root = UOp(Ops.SCATTER_ADD, (u, *nodes), lengths)
+        values = {u: g, **dict(zip(nodes, idx, strict=True))}
+        same_bits(evaluate([root], values)[0], scatter(g, idx, lengths))
+
+
+def test_scatter_of_half_types_is_rounded_once(same_bits) -> None:
+    u, i = UOp.param(0, f16, (4096,)), UOp.param(1, i32, (4096,))
+    given = {u: np.ones(4096, np.float16), i: np.zeros(4096, np.int32)}
+    (got,) = evaluate([UOp(Ops.SCATTER_ADD, (u, i), (2,))], given)
+    same_bits(got, np.array([4096, 0], np.float16))
+
+
+def test_scatter_of_a_negative_zero_starts_from_zero(same_bits) -> None:
+    u, i = UOp.param(0, f32), UOp.param(1, i32)
+    given = {u: np.asarray(-0.0, np.float32), i: np.asarray(1, np.int32)}
+    root = UOp(Ops.SCATTER_ADD, (u, i), (2,))
+    for node in (root, Ops.SCATTER_ADD.lower(root)):
+        same_bits(evaluate([node], given)[0], np.zeros(2, np.float32))
+
+
 def test_a_sum_of_products_may_be_contracted_and_means_the_same() -> None:
     a, b = UOp.param(0, f32, (3, 1, 5)), UOp.param(1, f32, (1, 4, 5))
     x, y = data(f32, (3, 1, 5)), data(f32, (1, 4, 5), 1)
@@ -247,6 +291,7 @@ def test_contraction_of_repeated_elements(name: str, n: int) -> None:
 
 def test_every_row_with_a_meaning_is_covered_here_or_beside() -> None:
     here = {Ops.CONST, Ops.IOTA, Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.SHRINK,
-            Ops.FLIP, Ops.REDUCE, Ops.STACK, Ops.INDEX, Ops.STAGE}  # fmt: skip
+            Ops.FLIP, Ops.REDUCE, Ops.STACK, Ops.INDEX, Ops.STAGE,
+            Ops.SCATTER_ADD}  # fmt: skip
     rest = {op for op in BUILTIN_OPS if op.numpy and op.kind != "elementwise"}
     assert rest == here

@@ -28,7 +28,7 @@ TAKES = {
     **dict.fromkeys(["and", "or", "xor"], "biu"),
     **dict.fromkeys(["shl", "shr"], "u"),
     **dict.fromkeys(["div", "recip", "exp2", "log2", "sqrt", "sin", "exp", "log",
-                     "tanh", "cos"], "f"),
+                     "tanh", "cos", "log1p", "pow"], "f"),
     "where": "biuf",
 }  # fmt: skip
 
@@ -77,14 +77,14 @@ IEEE: dict[str, Callable[..., Any]] = {
 }
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp2": math.exp2, "log2": math.log2, "sin": math.sin, "exp": math.exp,
-    "log": math.log, "tanh": math.tanh, "cos": math.cos,
+    "log": math.log, "tanh": math.tanh, "cos": math.cos, "log1p": math.log1p,
 }  # fmt: skip
 
 
 def test_the_tables_here_cover_every_row() -> None:
     names = {op.name for op in ELEMENTWISE}
     assert names == set(TAKES)
-    others = {"cast", "where", "cmplt", "cmpne"}
+    others = {"cast", "where", "cmplt", "cmpne", "pow"}
     assert names == {*INT_MEANING, *FLOAT_MEANING, *IEEE, *FUNCTIONS, *others}
 
 
@@ -181,7 +181,8 @@ def exactly(name: str, x: float) -> float:
     except OverflowError:
         return math.inf
     except ValueError:  # a pole, or outside the domain
-        return -math.inf if name in ("log", "log2") and x == 0 else math.nan
+        pole = {"log": 0, "log2": 0, "log1p": -1}.get(name)
+        return -math.inf if x == pole else math.nan
 
 
 @pytest.mark.parametrize(("op", "dtype"), cases(FUNCTIONS, "f"))
@@ -198,8 +199,42 @@ def test_functions_within_four_ulp(op, dtype, special) -> None:
     allowed = (1 if dtype.is_half else 4) * ulp(expected[finite], dtype)
     assert np.all(np.abs(got[finite] - expected[finite]) <= allowed)
     zero = x == 0
-    if op in (Ops.SIN, Ops.TANH):
+    if op in (Ops.SIN, Ops.TANH, Ops.LOG1P):
         assert np.array_equal(np.signbit(got[zero]), np.signbit(x[zero]))
+
+
+def power(x: float, y: float) -> float:
+    """C's pow; Python raises where that is infinite or NaN."""
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return -math.inf if x < 0 and y % 2 == 1 else math.inf
+    except ValueError:
+        return math.copysign(math.inf, x if y % 2 == 1 else 1) if x == 0 else math.nan
+
+
+@pytest.mark.parametrize("low", [False, True], ids=["row", "lower"])
+@pytest.mark.parametrize("dtype", [d for d in ALL if d.is_float], ids=str)
+def test_powers(dtype, low: bool, special) -> None:
+    """All special values, whole exponents of both parities and fractions."""
+    few = rounded([-1.0, 2.0, -3.0, 3.0, 0.5, -0.5, 1.25, -7.0, 100.0, -2.5], dtype)
+    values = np.concatenate([special(dtype), few, rounded(special(f32), dtype)])
+    x, y = (m.reshape(-1) for m in np.meshgrid(values, values))
+    exact = [power(*pair) for pair in zip(x.tolist(), y.tolist(), strict=True)]
+    expected = rounded(exact, dtype)
+    src = tuple(UOp.param(i, dtype, x.shape) for i in (0, 1))
+    u = UOp(Ops.POW, src)
+    root = Ops.POW.lower(u) if low else u
+    (got,) = evaluate([root], dict(zip(src, (x, y), strict=True)))
+    assert got.dtype == expected.dtype
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(got[~finite], expected[~finite])
+    zero = expected == 0
+    assert np.array_equal(np.signbit(got[zero]), np.signbit(expected[zero]))
+    ulps = 1 if dtype.is_half else 2000 if low and dtype is f64 else 4
+    with np.errstate(over="ignore"):  # NumPy has no distance above the largest number
+        allowed = ulps * ulp(expected[finite], dtype)
+    assert np.all(np.abs(got[finite] - expected[finite]) <= allowed)
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)

@@ -10,7 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uopc.dtype import DTYPES, boolean, f32, f64, i8, i32, i64, promote, u8, u32
+from uopc.dtype import (
+    DTYPES,
+    bf16,
+    boolean,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+    promote,
+    u8,
+    u32,
+)
 from uopc.tensor import Tensor
 
 ALL = tuple(DTYPES.values())
@@ -71,12 +84,50 @@ def test_functions_of_floats(name: str, dtype, special) -> None:
     assert np.all((off == 0) | (off <= allowed))
 
 
+def relative(x: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(x - expected) / np.abs(expected)))
+
+
 def test_gelu() -> None:
-    x = np.random.default_rng(0).uniform(-6, 6, 500)
-    expected = [gelu(v) for v in x]
-    np.testing.assert_allclose(Tensor(x).gelu().numpy(), expected, rtol=0, atol=1e-14)
-    single = Tensor(x.astype(np.float32)).gelu()
-    np.testing.assert_allclose(single.numpy(), expected, rtol=0, atol=2e-6)
+    """Also where 1 + tanh is nothing but rounding: gelu(-8) is -2.2e-20."""
+    x = np.random.default_rng(0).uniform(-8, 6, 500)
+    expected = np.array([gelu(v) for v in x])
+    near = x > -3
+    assert relative(Tensor(x[near]).gelu().numpy(), expected[near]) < 1e-13
+    z = 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    expected = x / (1 + np.exp(-z))
+    assert relative(Tensor(x).gelu().numpy(), expected) < 1e-13
+    assert relative(Tensor(x.astype(np.float32)).gelu().numpy().astype(float),
+                    x.astype(np.float32) / (1 + np.exp(-z))) < 1e-5  # fmt: skip
+
+
+# At -inf, -200.0, -0.0, 0.0, 200.0, inf and NaN.
+ENDS = (-math.inf, -200.0, -0.0, 0.0, 200.0, math.inf, math.nan)
+AT_ENDS = {
+    "sigmoid": [0, 1.383896526736737e-87, 0.5, 0.5, 1, 1, math.nan],
+    "softplus": [0, 1.383896526736737e-87, math.log(2), math.log(2), 200, math.inf,
+                 math.nan],
+    "logsigmoid": [-math.inf, -200, -math.log(2), -math.log(2),
+                   -1.383896526736737e-87, 0, math.nan],
+    "silu": [-0.0, -2.767793053473475e-85, -0.0, 0, 200, math.inf, math.nan],
+    "gelu": [-0.0, -0.0, -0.0, 0, 200, math.inf, math.nan],
+    "tanh": [-1, -1, -0.0, 0, 1, 1, math.nan],
+    "relu": [0, 0, 0, 0, 200, math.inf, 0],
+    "abs": [math.inf, 200, 0, 0, 200, math.inf, math.nan],
+    "log1p": [math.nan, math.nan, -0.0, 0, math.log(201), math.inf, math.nan],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [f32, f64, f16, bf16], ids=str)
+@pytest.mark.parametrize("name", AT_ENDS)
+def test_ends_of_functions(name: str, dtype) -> None:
+    got = getattr(Tensor(list(ENDS), dtype=dtype), name)()
+    assert got.dtype is dtype
+    digits = {f16: 1e-3, bf16: 1e-2, f32: 3e-7, f64: 1e-14}[dtype]
+    value, expected = got.numpy().astype(float), np.array(AT_ENDS[name])
+    np.testing.assert_allclose(value, expected, rtol=digits, atol=1e-80)
+    zero = value == expected
+    np.testing.assert_array_equal(np.signbit(value[zero]), np.signbit(expected[zero]))
 
 
 KEEPS = ("relu", "abs", "square")
@@ -245,26 +296,83 @@ def test_negation_wraps() -> None:
     assert math.copysign(1, (-Tensor([0.0])).item()) == -1
 
 
-POWERS = [0, 1, 2, 3, 5, 10, -1, -2, 0.5, 2.0, 2.5, np.int64(3), np.float32(2)]
+POWERS = [
+    0, 1, 2, 3, 4, 5, 10, -1, -2, -7, 0.5, 2.0, 2.5, -0.5, 1e10, math.inf, -math.inf,
+    math.nan, np.int64(3), np.float32(2), True,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("exponent", POWERS, ids=repr)
-def test_powers_of_floats(exponent) -> None:
-    x = np.linspace(0.5, 4, 20)
+def test_powers_of_floats(exponent, special) -> None:
+    x = np.concatenate([np.linspace(0.5, 4, 20), -np.linspace(1, 3, 4), special(f64)])
     got = Tensor(x) ** exponent
     assert got.dtype is f64
-    np.testing.assert_allclose(got.numpy(), x ** float(exponent), rtol=1e-14)
+    with np.errstate(all="ignore"):
+        expected = x ** float(exponent)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-14)
 
 
-def test_powers_of_integers_and_negative_numbers() -> None:
+def test_powers_of_tensors(special, same_bits) -> None:
+    x, y = pairs(special, f32)
+    got = Tensor(x) ** Tensor(y)
+    assert got.dtype is f32
+    with np.errstate(all="ignore"):
+        same_bits(got.numpy(), np.power(x, y))
+    assert (Tensor([2.0, 3.0]) ** Tensor([[2], [3]])).tolist() == [[4, 9], [8, 27]]
+    assert (Tensor([2, 3]) ** Tensor([0.5])).dtype is f32
+
+
+def test_powers_of_a_number() -> None:
+    x = Tensor([0.0, 2.0, -1.0, 0.5])
+    assert (4**x).tolist() == (4.0**x).tolist() == [1, 16, 0.25, 2]
+    assert (4**x).dtype is f32
+    assert (2.0 ** Tensor([3, -1])).tolist() == [8, 0.5]
+    assert (2 ** Tensor([3, 0, -1])).tolist() == [8, 1, 0]
+    assert (2 ** Tensor([3])).dtype is i32
+    assert (np.float32(2) ** Tensor([3.0])).tolist() == [8]
+    assert ((-2) ** Tensor([3.0, 0.5])).tolist()[0] == -8
+
+
+def test_constant_powers_of_integers_and_negative_numbers() -> None:
     i = Tensor([-3, 0, 5])
     assert (i**3).tolist() == [-27, 0, 125]
     assert (i**3).dtype is i32
     assert (i**0).tolist() == [1, 1, 1]
+    assert (i**2.0).dtype is (i**0.5).dtype is f32
     assert (Tensor([-2.0]) ** 3).tolist() == [-8]
     assert (Tensor([-2.0]) ** 2.0).tolist() == [4]
     assert (Tensor([2]) ** -1).tolist() == [0.5]
+    assert (Tensor([100000]) ** -2).tolist() == [np.float32(1e-10)]  # 10**10 wraps
     assert math.isnan((Tensor([-2.0]) ** 0.5).item())
+    assert (Tensor([3], dtype=i8) ** 300).tolist() == [wrapped(3**300, i8)]
+    assert (Tensor([True, False]) ** 2).dtype is i32
+
+
+def wrapped(value: int, dtype) -> int:
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if value > dtype.max else value
+
+
+@pytest.mark.parametrize("dtype", [d for d in NUMBERS if d.is_int], ids=str)
+def test_powers_of_integers_are_exact_and_wrap(dtype, special, same_bits) -> None:
+    x, y = pairs(special, dtype)
+    got = Tensor(x) ** Tensor(y)
+    modulus = 1 << dtype.bits
+
+    def power(a: int, b: int) -> int:
+        if b < 0:  # rounded toward zero; an integer divided by 0 is 0
+            return (a if b % 2 else 1) if a in (1, -1) else 0
+        return wrapped(pow(a, b, modulus), dtype)
+
+    exact = [power(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    same_bits(got.numpy(), np.array(exact, dtype.numpy))
+    assert got.dtype is dtype
+
+
+def test_bools_have_no_powers() -> None:
+    t = Tensor([True, False])
+    with pytest.raises(TypeError, match="bool"):
+        t**t
 
 
 SHAPES = [

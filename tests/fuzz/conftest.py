@@ -2,24 +2,13 @@
 
 import pytest
 
-FLAG = "--fuzz"
-DEFAULT = "0:2000"
 BATCH = 100  # programs in one compiled file
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(FLAG, default=DEFAULT, help="random programs to run: FIRST:COUNT")
-
-
 def batches(config: pytest.Config) -> list[range]:
-    first, _, count = config.getoption(FLAG, default=DEFAULT).partition(":")
+    first, _, count = config.getoption("--fuzz").partition(":")
     every = range(int(first), int(first) + int(count))
     return [every[i : i + BATCH] for i in range(0, len(every), BATCH)]
-
-
-@pytest.fixture(scope="session", name="batches")
-def all_batches(request: pytest.FixtureRequest) -> list[range]:
-    return batches(request.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

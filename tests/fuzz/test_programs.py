@@ -8,10 +8,7 @@ import functools
 import math
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +29,6 @@ CHECKED = range(5000, 5040)  # programs whose every pass is interpreted
 SHRUNK: list[int] = []
 
 graph = functools.lru_cache(maxsize=None)(random_graph)
-Reports = dict[range, "Future[dict[int, str]]"]
 
 
 def graphs(batch: range) -> list[RandomGraph]:
@@ -53,22 +49,13 @@ def told(reports: dict[int, str], backend: str) -> str:
     return f"random_graph({seed}) is wrong, one of {[*reports]}. Shrunk:\n{report}"
 
 
-@pytest.fixture(scope="module")
-def reports(batches: list[range]) -> Iterator[Reports]:
-    """What is wrong with the C of every batch; all processors work on it."""
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        yield {b: pool.submit(compare_seeds, b, "c") for b in batches}
-        pool.shutdown(cancel_futures=True)
-
-
-def test_c_is_right_at_every_level(batch: range, reports: Reports):
-    wrong = reports[batch].result()
+def test_c_is_right_at_every_level(batch: range):
+    wrong = compare_seeds(batch, "c")
     assert not wrong, told(wrong, "c")
 
 
 def test_plans_are_right_on_the_reference_backend(early: range):
-    texts = compare(graphs(early), "interp", [1])
-    wrong = {s: text for s, text in zip(early, texts, strict=True) if text}
+    wrong = compare_seeds(early, "interp", [1])
     assert not wrong, told(wrong, "interp")
 
 

@@ -58,6 +58,14 @@ def gather_bytes() -> UOp:
     return sink(mixed, nested)
 
 
+def embedding() -> UOp:
+    """Rows of a table, and the table's gradient: zeros, then the rows added up."""
+    table = buf(0, 15).reshape((5, 3))
+    rows = table.index(buf(1, 4, i32))
+    (g,) = gradient(composite.square(rows).reduce(Ops.ADD, 2), [table])
+    return sink(rows, g)
+
+
 def train_step() -> UOp:
     """Loss and gradients of a linear layer with relu, squared error: one plan."""
     x, w = buf(0, 80).reshape((8, 10)), buf(1, 30).reshape((10, 3))
@@ -72,8 +80,9 @@ def sink(*roots: UOp) -> UOp:
 
 PROGRAMS: dict[str, Callable[[], UOp]] = {
     f.__name__: f
-    for f in (grad_product, grad_slice, softmax, matmul_relu, gather_bytes, train_step)
-}
+    for f in (grad_product, grad_slice, softmax, matmul_relu, gather_bytes, embedding,
+              train_step)
+}  # fmt: skip
 FILES = [f"{name}{end}" for name in PROGRAMS for end in (".uir", ".opt0.c", ".opt1.c")]
 
 

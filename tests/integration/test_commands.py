@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from uopc.autodiff.rules import RULES
+from uopc.autodiff.rules import RULES, batching, linear
 from uopc.backend_c import cpu
 from uopc.backend_c.spellings import SPELLINGS
 from uopc.uop import BUILTIN_OPS
@@ -26,7 +26,8 @@ PLUGINS = {
     "autodiff": (
         "uopc-autodiff",
         "uopc/autodiff/plugin.py",
-        f"vjps {len(RULES)}, commands 1, gradient 1",
+        f"vjps {len(RULES)}, jvps {len(linear.RULES)}, "
+        f"batchings {len(batching.RULES)}, commands 2, gradient 1, jvp 1",
     ),
     "c": (
         "uopc-backend-c",
@@ -110,10 +111,35 @@ def test_doctor_without_a_compiler(run_uopc: Any, tmp_path: Path) -> None:
 def test_doctor_with_a_compiler_of_ones_own(run_uopc: Any, tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     assert compiler, "these tests need a C compiler"
+    for tool in ("as", "ld"):  # which the compiler looks for, and doctor compiles
+        if found_tool := shutil.which(tool):
+            (tmp_path / tool).symlink_to(found_tool)
     done = run_uopc("doctor", PATH=str(tmp_path), UOPC_CC=f"{compiler} -Wall")
     found = rows(done.stdout)
     assert found["C compiler"] == f"{compiler} -Wall"
     assert found["UOPC_CC"] == repr(f"{compiler} -Wall")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            "no-such-cc",
+            "no C compiler found: UOPC_CC='no-such-cc': there is no program",
+        ),
+        ("false", "UOPC_CC='false' does not compile: exit status 1"),
+        ("true", "UOPC_CC='true' does not compile: it reported success but wrote no"),
+        (
+            "cc -no-such-flag",
+            "UOPC_CC='cc -no-such-flag' does not compile: exit status",
+        ),
+    ],
+)
+def test_doctor_with_a_wrong_compiler(run_uopc: Any, command: str, reason: str) -> None:
+    done = run_uopc("doctor", status=1, UOPC_CC=command)
+    [problem] = [x for x in done.stdout.splitlines() if x.startswith("problem: ")]
+    assert problem.startswith(f"problem: {reason}")
+    assert "problem" not in rows(done.stdout)
 
 
 @pytest.mark.parametrize("command", ["plugins", "doctor"])

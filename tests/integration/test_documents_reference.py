@@ -24,6 +24,8 @@ SPECS = {
 GIVEN = {
     "uopc_register_ops": (hookspecs.OpRegister.__call__, "register"),
     "uopc_register_vjps": (hookspecs.VjpRegister.__call__, "register"),
+    "uopc_register_jvps": (hookspecs.JvpRegister.__call__, "register"),
+    "uopc_register_batchings": (hookspecs.BatchingRegister.__call__, "register"),
     "uopc_register_rewrites": (hookspecs.RewritesRegister.__call__, "register"),
     "uopc_register_backends": (hookspecs.BackendRegister.__call__, "register"),
     "uopc_register_spellings": (hookspecs.SpellingRegister.__call__, "register"),

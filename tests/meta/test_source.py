@@ -76,10 +76,12 @@ def test_every_package_is_a_typed_package(folder: Path) -> None:
         assert (inner / "__init__.py").is_file(), f"{relative(inner)} is a namespace"
 
 
-def test_third_parties_do_not_use_the_namespace() -> None:
-    plugin = ROOT / "examples/plugin_erf/src"
-    assert [p.name for p in plugin.iterdir() if p.name[0] not in "._"] == ["uopc_erf"]
-    assert (plugin / "uopc_erf/py.typed").is_file()
+@pytest.mark.parametrize("name", ["erf", "ste"])
+def test_third_parties_do_not_use_the_namespace(name: str) -> None:
+    plugin = ROOT / f"examples/plugin_{name}/src"
+    names = [p.name for p in plugin.iterdir() if p.name[0] not in "._"]
+    assert names == [f"uopc_{name}"]
+    assert (plugin / f"uopc_{name}/py.typed").is_file()
 
 
 @pytest.mark.parametrize("file", PYTHON, ids=relative)

@@ -118,5 +118,5 @@ def test_embedding_gradient_adds_up_rows_looked_up_more_than_once() -> None:
 
 
 def test_embedding_refuses_floats() -> None:
-    with pytest.raises(TypeError, match="one_hot needs an integer tensor, not f32"):
+    with pytest.raises(TypeError, match="Embedding needs an integer tensor, not f32"):
         Embedding(4, 2)(Tensor(numbers(3)))
