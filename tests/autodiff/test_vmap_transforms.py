@@ -123,17 +123,19 @@ TABLE = RNG.standard_normal((N, 6, 2))
 PLACES = np.array([[0, 0, 5, 9], [-1, 2, 2, -7], [3, 1, 0, 1]], np.int32)
 
 
+def given_and_every(full: list[Tensor], axes: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """What vmap is given, where None shares the first element; and that for a loop."""
+    pairs = list(zip(full, axes, strict=True))
+    given = [t if a == 0 else t[0] for t, a in pairs]
+    return given, [t if a == 0 else Tensor.stack([t[0]] * N) for t, a in pairs]
+
+
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)], ids=str)
 def test_a_table_and_indices_of_each_example(axes: Any) -> None:
     def f(table: Tensor, at: Tensor) -> Tensor:
         return (table.take(at).sin() * table[1]).sum()
 
-    full = [T(TABLE), Tensor(PLACES)]
-    given = [t if a == 0 else t[0] for t, a in zip(full, axes, strict=True)]
-    every = [
-        t if a == 0 else Tensor.stack([t[0]] * N)
-        for t, a in zip(full, axes, strict=True)
-    ]
+    given, every = given_and_every([T(TABLE), Tensor(PLACES)], axes)
     near(vmap(f, axes)(*given), loop(f, *every))
     near(vmap(grad(f), axes)(*given), loop(grad(f), *every))
     total = grad(lambda t: vmap(f, axes)(t, given[1]).sum())(given[0])
@@ -146,12 +148,7 @@ def test_adding_at_places_of_each_example(axes: Any) -> None:
     def f(x: Tensor, at: Tensor) -> Tensor:
         return Tensor.zeros(3, dtype=x.dtype).scatter_add(0, at, x) ** 2
 
-    full = [T(X), Tensor(PLACES)]
-    given = [t if a == 0 else t[0] for t, a in zip(full, axes, strict=True)]
-    every = [
-        t if a == 0 else Tensor.stack([t[0]] * N)
-        for t, a in zip(full, axes, strict=True)
-    ]
+    given, every = given_and_every([T(X), Tensor(PLACES)], axes)
     near(vmap(f, axes)(*given), loop(f, *every))
 
 
