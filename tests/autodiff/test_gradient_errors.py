@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from uopc.autodiff import NoGradientRule, gradient
+from uopc.autodiff import NoGradientRule, batched, gradient, tangents
 from uopc.dtype import DType, boolean, f32, f64, i32, u8
 from uopc.plugins import PluginHost, PluginWarning, hookimpl, use
 from uopc.testing import buf
 from uopc.uop import OpDef, Ops, UOp
 from uopc.uop.infer import elementwise
+from uopc.uop.opdef import OpKind
 
 # -- graphs with loops and effects --------------------------------------------
 
@@ -90,10 +91,8 @@ def test_a_gather_off_the_path_or_below_the_target_is_no_obstacle() -> None:
 # -- ops of plugins -----------------------------------------------------------
 
 
-def _op(name: str, **kwargs: Any) -> OpDef:
-    return OpDef(
-        name, "elementwise", 1, elementwise(("float",)), "A test op.", **kwargs
-    )
+def _op(name: str, kind: OpKind = "elementwise", **kwargs: Any) -> OpDef:
+    return OpDef(name, kind, 1, elementwise(("float",)), "A test op.", **kwargs)
 
 
 CUBE = _op("cube", numpy=lambda u, x: x**3)
@@ -114,6 +113,21 @@ NESTED = OpDef(
 )
 
 
+def _fails(u: UOp) -> UOp:
+    raise ArithmeticError("no idea")
+
+
+BAD_LOWERS: dict[OpDef, str] = {
+    _op("fails", "movement", lower=_fails): "no idea",
+    _op("longer", "movement", lower=lambda u: UOp.stack([u.src[0]] * 2)): (
+        r"longer: 'lower' gave f64\[2, 3\], expected f64\[3\]"
+    ),
+    _op("nothing", "movement", lower=lambda u: cast(UOp, None)): (
+        "nothing: 'lower' gave None, expected a node"
+    ),
+}
+
+
 class PluginOps:
     """A plugin with ops, and with rules for some of them."""
 
@@ -122,7 +136,7 @@ class PluginOps:
 
     @hookimpl
     def uopc_register_ops(self, register: Any) -> None:
-        for op in (CUBE, LOWERED, STEP, NESTED):
+        for op in (CUBE, LOWERED, STEP, NESTED, *BAD_LOWERS):
             register(op)
 
     @hookimpl
@@ -228,3 +242,23 @@ def test_a_rule_that_gives_what_does_not_fit_is_an_error_that_names_the_op(
     rule, message = WRONG[name]
     with use(_host({CUBE: rule})), pytest.raises(ValueError, match=message):
         gradient(cube(X) * 2.0, [X])
+
+
+WAYS: dict[str, Callable[[UOp], object]] = {
+    "gradient": lambda u: gradient(u, [X]),
+    "tangents": lambda u: tangents([u], [X], [X.const_like(1.0)]),
+    "batched": lambda u: batched([u], {X: UOp.stack([X, X])}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("op", BAD_LOWERS, ids=lambda op: op.name)
+def test_a_lower_that_is_wrong_is_an_error_that_names_its_plugin(
+    op: OpDef, way: str
+) -> None:
+    kinds = (ArithmeticError, ValueError, TypeError)
+    with use(_host()), pytest.raises(kinds, match=BAD_LOWERS[op]) as info:
+        WAYS[way](UOp(op, (X,)) * 2.0)
+    assert info.value.__notes__ == [
+        f"raised by the 'lower' of op {op.name!r} (plugin 'test-ops')"
+    ]

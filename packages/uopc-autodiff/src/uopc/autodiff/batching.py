@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from uopc.autodiff.errors import require_like
-from uopc.plugins import current, note_owner, registry
+from uopc.plugins import current, lowered, note_owner, registry
 from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 if TYPE_CHECKING:
@@ -107,10 +106,9 @@ def _step(
         return UOp(u.op, tuple(every), u.arg)
     if u.op.lower is None:
         raise _no_rule(u)
-    lowered = u.op.lower(u)
-    require_like(lowered, u, f"the 'lower' of {u.op.name}")
-    _fill(whole, [lowered], frozenset(u.src), n, rules)
-    return whole[lowered] if lowered in whole else repeated(lowered, n)
+    inside = lowered(u)
+    _fill(whole, [inside], frozenset(u.src), n, rules)
+    return whole[inside] if inside in whole else repeated(inside, n)
 
 
 def _check(u: UOp, result: object, n: int) -> None:

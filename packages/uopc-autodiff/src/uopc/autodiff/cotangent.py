@@ -145,10 +145,10 @@ def carried(
             not masked, so that no mask gets into the loops of a matrix product; an
             infinite factor there has made the results infinite as well.
     """
-    if c.guard is None and part.op is not Ops.WHERE:
-        return Cotangent(part)  # what most nodes get
     if part is given:
         return c
+    if c.guard is None and part.op is not Ops.WHERE:
+        return Cotangent(part)  # what most nodes get
     taken, linear = _selection(part, given)
     guard = both(c.guard, taken)
     linear = linear or c.guard is None or (contraction and c.clean)

@@ -15,7 +15,7 @@ from uopc.autodiff.errors import no_rule, require_like
 from uopc.autodiff.rules import movement, selection
 from uopc.composite import spread
 from uopc.dtype import boolean
-from uopc.plugins import note_owner, registry
+from uopc.plugins import lowered, note_owner, registry
 from uopc.uop import OpDef, Ops, UOp, substitute, toposort
 
 VjpRule = Callable[[UOp, UOp], Sequence[UOp | None]]
@@ -41,16 +41,17 @@ def pull(
             if s in on_path:
                 on_path.add(u)
                 break
-    arriving = {order[-1]: [seed]}
+    arriving = {order[-1]: [seed]} if order[-1] in on_path else {}
     found: dict[UOp, Cotangent] = {}
     for u in reversed(order):
-        if u not in arriving or u not in on_path:
+        uses = arriving.pop(u, None)
+        if uses is None:
             continue
-        c = added(arriving.pop(u))
+        c = uses[0] if len(uses) == 1 else added(uses)
         if u in targets:
             found[u] = c
-        if on_path.isdisjoint(u.src):
-            continue  # a target: what lies below it needs no rule
+            if on_path.isdisjoint(u.src):
+                continue  # what lies below it needs no rule
         for s, part in zip(u.src, pulled(u, c, rules), strict=True):
             if part is not None and s in on_path:
                 if s in arriving:
@@ -130,13 +131,11 @@ def _through_lower(u: UOp, c: Cotangent) -> list[Cotangent | None]:
 
     Placeholders stand for the sources, so that the walk ends there.
     """
-    assert u.op.lower is not None
     actual = {placeholder(i, s): s for i, s in enumerate(u.src)}
     inputs = tuple(actual)
-    lowered = u.op.lower(u.with_src(inputs))
-    require_like(lowered, u, f"the 'lower' of {u.op.name}")
+    inside = lowered(u.with_src(inputs))
     seed = stand_in(len(inputs), c, actual)
-    found = pull(toposort([lowered]), {p for p in inputs if p.dtype.is_float}, seed)
+    found = pull(toposort([inside]), {p for p in inputs if p.dtype.is_float}, seed)
     parts = [found.get(p) for p in inputs]
     return [p if p is None else put_in_place(p, actual) for p in parts]
 

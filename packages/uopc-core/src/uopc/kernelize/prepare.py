@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from uopc.dtype import f32, f64
-from uopc.plugins import current, note_owner
+from uopc.plugins import current, lowered
 from uopc.uop import OpDef, Ops, UOp, toposort
 
 MAX_LOWERINGS = 32
@@ -27,12 +27,12 @@ def prepare(
     not support are replaced by their ``lower``, again and again until none is left.
     Raises NotImplementedError for an op with neither a spelling nor a ``lower``.
     """
-    current, lowered = _rewrite(roots, leaves, supports)
+    rewritten, changed = _rewrite(roots, leaves, supports)
     for _ in range(MAX_LOWERINGS):
-        if not lowered:
-            return current
+        if not changed:
+            return rewritten
         # What an op is lowered to may have to be lowered in turn.
-        current, lowered = _rewrite(current, {}, supports)
+        rewritten, changed = _rewrite(rewritten, {}, supports)
     raise RuntimeError("lowering of ops does not come to an end")
 
 
@@ -46,7 +46,7 @@ def _rewrite(
     halves = any(dtype.is_half for dtype in {u.dtype for u in order})
     ops = {u.op for u in order}
     unsupported = {op for op in ops if not supports(op)}
-    lowered = False
+    changed = False
     new: dict[UOp, UOp] = {}
     for u in order:
         if u in leaves:
@@ -57,7 +57,7 @@ def _rewrite(
             continue  # around a constant it stays: a bare index is checked at once
         v = u.with_src(tuple([new[s] for s in u.src]))
         if halves and _is_half_work(v):
-            v, lowered = _in_f32(v), True
+            v, changed = _in_f32(v), True
         elif v.op in unsupported:
             if v.op.lower is None:
                 raise NotImplementedError(
@@ -65,30 +65,14 @@ def _rewrite(
                     "'lower'; register one with the uopc_register_spellings hook"
                     f"{current().failure_note()}"
                 )
-            try:
-                v, lowered = _lowered(v), True
-            except Exception as error:
-                note_owner(error, f"'lower' of op {v.op.name!r}", "ops", v.op.name)
-                raise
+            v, changed = lowered(v), True
         new[u] = _grouped(_merged(v))
-    return [new[r] for r in roots], lowered
+    return [new[r] for r in roots], changed
 
 
 def _is_marker(u: UOp) -> bool:
     """A STAGE that means something to autodiff, and nothing from here on."""
     return u.op is Ops.STAGE and u.arg not in ("contiguous", "after")
-
-
-def _lowered(u: UOp) -> UOp:
-    """The node written in other ops, which is anybody's code."""
-    assert u.op.lower is not None
-    v = u.op.lower(u)
-    if v.shape != u.shape or v.dtype is not u.dtype:
-        raise ValueError(
-            f"{u.op.name}: 'lower' gave {v.dtype}{list(v.shape)}, "
-            f"expected {u.dtype}{list(u.shape)}"
-        )
-    return v
 
 
 def _is_half_work(u: UOp) -> bool:

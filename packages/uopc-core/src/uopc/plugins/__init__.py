@@ -26,6 +26,7 @@ from uopc.plugins.host import (
     registry,
     use,
 )
+from uopc.plugins.lowering import lowered
 from uopc.plugins.registry import Command, DuplicateError, Registry
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "current",
     "hookimpl",
     "hookspec",
+    "lowered",
     "note_owner",
     "registry",
     "use",

@@ -85,7 +85,7 @@ class UOp(_Draft):
             ) from None
         if entry is not None:
             node = entry()
-            if node is not None and (arg is None or _alike(arg, node.arg)):
+            if node is not None and (arg is node.arg or _alike(arg, node.arg)):
                 return node
         arity = op.arity
         if arity is not None and len(src) != arity:
@@ -322,10 +322,10 @@ def _alike(a: Any, b: Any) -> bool:
     """Whether equal arguments have equal types: 2.0 is no length because 2 is one."""
     if not isinstance(a, tuple):
         return type(a) is type(b)
-    types = [*map(type, a)]
-    if types != [*map(type, b)]:
-        return False
-    return tuple not in types or all(map(_alike, a, b))
+    for x, y in zip(a, b, strict=True):
+        if x is not y and (type(x) is not type(y) or not _alike(x, y)):
+            return False
+    return True
 
 
 def _settle(mine: _Entry, node: UOp) -> UOp:
