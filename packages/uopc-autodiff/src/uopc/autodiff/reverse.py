@@ -82,20 +82,20 @@ def pulled(
         wide = c.guard and Guard(lambda g: spread(g, shape), c.guard)
         given = Cotangent(spread(value, shape), wide)
         return [p if p is None else carried(p, given.value, given) for p in parts]
-    guards = [_moved(u, i, c.guard) for i in range(len(parts))]
-    pairs = zip(parts, guards, strict=True)
-    return [p if p is None else Cotangent(p, guard) for p, guard in pairs]
+    return [
+        p if p is None else Cotangent(p, _moved(u, i, c.guard, rule))
+        for i, p in enumerate(parts)
+    ]
 
 
-def _moved(u: UOp, i: int, guard: Guard | None) -> Guard | None:
+def _moved(u: UOp, i: int, guard: Guard | None, rule: VjpRule) -> Guard | None:
     """The guard of what an op that is not elementwise passes to its source ``i``."""
-    if u.op is Ops.STAGE:
-        return None if u.arg.startswith("custom_") else guard
-    rule = MOVES.get(u.op)
-    if rule is None or rule is not registry().vjps[u.op]:
-        return None  # somebody else's rule, of which nothing is known
     if guard is None and u.op not in SELECTING:
         return None
+    if u.op is Ops.STAGE:
+        return None if u.arg.startswith("custom_") else guard
+    if rule is not MOVES.get(u.op):
+        return None  # somebody else's rule, of which nothing is known
     if guard is None:
         guard = Guard.of(UOp.const(True, boolean).broadcast_scalar(u.shape))
 
