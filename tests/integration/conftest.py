@@ -12,6 +12,9 @@ from typing import Protocol
 
 import pytest
 
+# The helpers beside these tests are imported by their plain names.
+sys.path.insert(0, str(Path(__file__).parent))
+
 Done = subprocess.CompletedProcess[str]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from smooth_arrays import ALONG, LABELS, ROWS, Draws
 
 from uopc.dtype import f64
 from uopc.nn.functional import scaled_dot_product_attention
@@ -18,27 +19,10 @@ from uopc.testing import check_vjp, op_samples
 from uopc.testing.functions import FUNCTIONS, names_of, parts
 from uopc.uop import OpDef
 
-RNG = np.random.default_rng(0)
 BACKENDS = ("interp", "c")
-
-
-def apart(*shape: int) -> np.ndarray:
-    """Numbers in no order, none of them near another or near 0."""
-    x = RNG.permutation(np.arange(1.0, math.prod(shape) + 1)) / 3
-    return (x * RNG.choice([-1, 1], x.shape)).reshape(shape)
-
-
-def near_one(*shape: int) -> np.ndarray:
-    return RNG.uniform(0.6, 1.9, shape)
-
-
-def small(*shape: int) -> np.ndarray:
-    return RNG.uniform(-1, 1, shape)
-
-
-LABELS = np.array([2, -100, 1], np.int32)
-ROWS = np.array([1, 0, 1, 7], np.int32)
-ALONG = np.array([[1, 0, 1], [0, 0, 1]], np.int32)
+draws = Draws(0)
+apart, near_one = draws.apart, draws.near_one
+small, chances = draws.small, draws.chances
 
 # By method: a call, and its arguments. All but the functions of elements.
 TABLE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
@@ -113,8 +97,7 @@ BESIDE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
     "cumprod with a zero": (lambda a: a.cumprod(0), (np.array([1.5, 0.0, 2.0]),)),
     "sorted down": (lambda a: a.sort(1, descending=True)[0], (apart(2, 3),)),
     "probabilities": (
-        lambda a, p: a.cross_entropy(p),
-        (small(3, 4), RNG.dirichlet(np.ones(4), 3))),
+        lambda a, p: a.cross_entropy(p), (small(3, 4), chances(3, 4))),
     "linear": (
         lambda x, w, b: x @ w.T + b, (small(2, 3), small(4, 3), small(4))),
     "attention": (
