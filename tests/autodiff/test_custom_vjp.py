@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ import pytest
 from uopc.autodiff import (
     NoGradientRule,
     NotLinearError,
+    checkpoint,
     custom_vjp,
     grad,
     gradient,
     hvp,
+    jacobian,
     jvp,
+    stop_gradient,
+    vmap,
 )
 from uopc.dtype import f64, i32
 from uopc.kernelize import make_plan
@@ -163,6 +168,40 @@ def test_a_parameter_it_is_not_given_is_refused() -> None:
     f.defvjp(lambda x: (x * w, None), lambda r, g: (g,))
     with pytest.raises(ValueError, match="reads a tensor that requires a gradient"):
         f(T(B))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [grad, lambda f: vmap(f), lambda f: checkpoint(f), lambda f: jacobian(f)],
+    ids=["grad", "vmap", "checkpoint", "jacobian"],
+)
+def test_an_argument_of_an_enclosing_transform_that_it_is_not_given_is_refused(
+    transform: Callable[[Any], Any],
+) -> None:
+    def outer(w: Tensor, stop: bool) -> Tensor:
+        w = stop_gradient(w) if stop else w
+        f = custom_vjp(lambda x: x * w.sum())
+        f.defvjp(lambda x: (x * w.sum(), None), lambda r, g: (g * w.sum(),))
+        return f(T(2.0))
+
+    with pytest.raises(ValueError, match=r"reads f64\[.*enclosing transform"):
+        transform(lambda w: outer(w, stop=False))(T(A))
+    transform(lambda w: outer(w, stop=True))(T(A))
+
+
+def test_its_own_forward_may_call_it_by_its_name() -> None:
+    @custom_vjp
+    def root(x: Tensor) -> Tensor:
+        return x.sqrt()
+
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = root(x)
+        return y, y
+
+    root.defvjp(forward, lambda y, g: (g * 7.0 / y,))
+    x = T(A * A)
+    near(grad(lambda x: root(x).sum())(x), 7 / np.abs(A))
+    near(grad(lambda x: root(root(x)).sum())(x), 49 / np.abs(A) ** 1.5)
 
 
 def test_a_rule_of_another_process_is_named() -> None:

@@ -1,4 +1,7 @@
-"""Functions of elements are within 4 ulp, none is forgotten, and the page says so."""
+"""Functions of elements are within 4 ulp, none is forgotten, and the page says so.
+
+Neither is a function over an axis; how far these are off stands on the page.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,20 @@ import pytest
 
 from uopc.tensor import Tensor
 from uopc.tensor.arithmetic import Arithmetic
+from uopc.tensor.einsum import Einsum
+from uopc.tensor.order import Order
+from uopc.tensor.reduction import Reduction
 from uopc.testing.accuracy import ALLOWED, Function, measure, points, ulps
-from uopc.testing.functions import EXACT, FUNCTIONS, OTHERS, names_of, parts, unlisted
+from uopc.testing.functions import (
+    EXACT,
+    FUNCTIONS,
+    OTHERS,
+    measured,
+    names_of,
+    parts,
+    unlisted,
+)
+from uopc.testing.rows import FACTORS, KINDS, LENGTHS, ROW_FUNCTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text()
 grid = functools.cache(functools.partial(points, count=30_000))
@@ -42,34 +57,60 @@ def test_no_function_of_elements_is_forgotten(monkeypatch: pytest.MonkeyPatch) -
     assert unlisted() == ["Arithmetic.__divmod__", "Arithmetic.cbrt"]
 
 
+@pytest.mark.parametrize("part", [Reduction, Einsum, Order], ids=lambda p: p.__name__)
+def test_no_function_over_an_axis_is_forgotten(
+    part: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "median", lambda self: self, raising=False)
+    assert unlisted() == [f"{part.__name__}.median"]
+    monkeypatch.undo()
+    few = tuple(f for f in ROW_FUNCTIONS if f.name != "logsumexp")
+    monkeypatch.setattr("uopc.testing.functions.ROW_FUNCTIONS", few)
+    assert unlisted() == ["Reduction.logsumexp"]
+
+
 def test_only_names_that_there_are_stand_in_the_lists() -> None:
-    names = {name for f in FUNCTIONS for name in f.methods}
+    names = measured()
     names |= {name for listed in EXACT.values() for name in listed}
     assert all(hasattr(Tensor, name) for name in names)
     assert {kind for kinds in OTHERS.values() for kind in kinds} <= set(parts())
 
 
-def rows() -> dict[str, list[str]]:
-    """The cells of the page's table, by function."""
-    lines = re.findall(r"^\| `(.*?)` \| (.*) \|$", PAGE, re.MULTILINE)
-    return {name: rest.split(" | ") for name, rest in lines}
+def table(title: str) -> list[list[str]]:
+    """The cells of the table under a title of the page, by lines."""
+    part = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = re.findall(r"^\| `(.*?)` \| (.*) \|$", part, re.MULTILINE)
+    return [[name, *rest.split(" | ")] for name, rest in lines]
 
 
 def test_the_page_has_every_function_and_no_error_above_4_ulp() -> None:
     """`uopc accuracy -o docs/accuracy.md` writes it."""
-    assert list(rows()) == [f.name for f in FUNCTIONS]
-    for name, (c, _, interp, _, inputs) in rows().items():
+    rows = table("Functions of elements")
+    assert [row[0] for row in rows] == [f.name for f in FUNCTIONS]
+    for name, c, _, interp, _, inputs in rows:
         assert 0 <= float(c) <= ALLOWED and 0 <= float(interp) <= ALLOWED, name
         assert int(inputs.replace(",", "")) >= 4_000_000
 
 
+def test_the_page_has_every_function_over_an_axis_in_each_length() -> None:
+    lengths = [", ".join(f"{n:,}" for n in group) for group in LENGTHS]
+    rows = table("Functions over an axis")
+    assert [row[:3] for row in rows] == [
+        [f.name, f.unit.name, length] for f in ROW_FUNCTIONS for length in lengths
+    ]
+    for name, _, _, c, _, interp, _, numbers in rows:
+        assert 0 <= float(c) < math.inf and 0 <= float(interp) < math.inf, name
+        assert int(numbers.replace(",", "")) >= len(FACTORS)
+    text = " ".join(PAGE.split())
+    assert [kind for kind in {*KINDS, *FACTORS} if kind not in text] == []
+
+
 def test_the_page_names_all_that_tensor_has() -> None:
-    measured = {name for f in FUNCTIONS for name in f.methods}
     missing = [
         name
         for kind in parts().values()
         for name in names_of(kind)
-        if name not in measured and f"`{name}`" not in PAGE
+        if name not in measured() and f"`{name}`" not in PAGE
     ]
     assert missing == []
 

@@ -166,7 +166,7 @@ def _selection(part: UOp, given: UOp) -> tuple[Guard | None, bool]:
             taken, linear = _selection(b, given)
             return both(Guard(lambda: _not(cond)), taken), linear
         (in_a, linear_a), (in_b, linear_b) = (_selection(x, given) for x in (a, b))
-        return _chosen(cond, in_a, in_b), linear_a and linear_b
+        return chosen(cond, in_a, in_b), linear_a and linear_b
     while part is not given:
         # A constant factor is finite, and a conversion of type keeps zeros.
         scaled = part.op is Ops.MUL and is_constant(part.src[1])
@@ -176,7 +176,7 @@ def _selection(part: UOp, given: UOp) -> tuple[Guard | None, bool]:
     return None, True
 
 
-def _chosen(cond: UOp, a: Guard | None, b: Guard | None) -> Guard | None:
+def chosen(cond: UOp, a: Guard | None, b: Guard | None) -> Guard | None:
     """Live where the chosen branch is."""
     if a is None and b is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,12 @@ from uopc.autodiff.rules.selection import custom_name
 from uopc.autodiff.tracing import Arguments, outputs
 from uopc.autodiff.tree import Structure, flatten
 from uopc.tensor import Tensor
-from uopc.uop import Ops, UOp
+from uopc.uop import Ops, UOp, toposort
+
+# Of which functions the ``fwd`` is running here.
+_in_forward: ContextVar[frozenset[custom_vjp]] = ContextVar(
+    "_in_forward", default=frozenset()
+)
 
 
 class custom_vjp:
@@ -32,8 +38,9 @@ class custom_vjp:
     differentiable for the second.
 
     A result that is nested has ``bwd`` called once for each tensor in it, with zeros
-    for the others. Tensors that ``f`` reads without being given them get no gradient;
-    one that requires a gradient is refused.
+    for the others. Inside ``fwd`` the function is plain ``f``. A tensor that it reads
+    without being given it gets no gradient, so one that requires a gradient, or that is
+    an argument of an enclosing transform, is refused unless it is detached.
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
@@ -49,6 +56,8 @@ class custom_vjp:
 
     def __call__(self, *args: Any) -> Any:
         """The function's value."""
+        if self in _in_forward.get():
+            return self.f(*args)
         if self.fwd is None or self.bwd is None:
             raise TypeError(
                 f"custom_vjp: {self._name()} has no gradient yet; call "
@@ -57,7 +66,7 @@ class custom_vjp:
         what = f"custom_vjp of {self._name()}"
         arguments = Arguments.of(args)
         results, structure = outputs(self.f(*arguments.traced()), what)
-        pair = self.fwd(*arguments.traced())
+        pair = self._forward(arguments)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"{what}: fwd returns a pair, (result, residuals)")
         again, nested = outputs(pair[0], what)
@@ -65,7 +74,7 @@ class custom_vjp:
             t.shape for t in results
         ]:
             raise TypeError(f"{what}: fwd's first result is not nested like f's")
-        _refuse_closures(what, [*results, *again])
+        _refuse_closures(what, [*results, *again], arguments)
         residuals = Arguments.of(pair[1])
         inputs = (*arguments.placeholders, *(t.uop for t in residuals.tensors))
         nodes = []
@@ -73,6 +82,14 @@ class custom_vjp:
             rule = _Rule(self, arguments, residuals, structure, i, tuple(results))
             nodes.append(UOp(Ops.STAGE, (t.uop, *inputs), self._named(rule)))
         return structure.filled(arguments.tensors_of(nodes))
+
+    def _forward(self, arguments: Arguments) -> Any:
+        assert self.fwd is not None
+        token = _in_forward.set(_in_forward.get() | {self})
+        try:
+            return self.fwd(*arguments.traced())
+        finally:
+            _in_forward.reset(token)
 
     def _name(self) -> str:
         return str(getattr(self.f, "__name__", self.f))
@@ -85,13 +102,28 @@ class custom_vjp:
         return name
 
 
-def _refuse_closures(what: str, results: Sequence[Tensor]) -> None:
-    """The arguments are placeholders here, which require no gradient."""
-    if any(t.requires_grad for t in results):
+def _refuse_closures(
+    what: str, results: Sequence[Tensor], arguments: Arguments
+) -> None:
+    """Refuse tensors whose gradient would be lost without a word."""
+    if any(t.requires_grad for t in results):  # placeholders do not
         raise ValueError(
             f"{what}: it reads a tensor that requires a gradient and is no argument; "
             "make it an argument, or detach it"
         )
+    mine = set(arguments.placeholders)
+    for u in toposort([t.uop for t in results], lambda n: () if _stops(n) else n.src):
+        if u.op is Ops.PARAM and u.dtype.is_float and u not in mine:
+            raise ValueError(
+                f"{what}: it reads {u.dtype}{list(u.shape)}, an argument of an "
+                "enclosing transform (grad, vmap, checkpoint, ...), which would get no "
+                "gradient through it; make it an argument of the function, or use "
+                "stop_gradient"
+            )
+
+
+def _stops(u: UOp) -> bool:
+    return u.op is Ops.STAGE and u.arg == "detach"
 
 
 @dataclass(eq=False)

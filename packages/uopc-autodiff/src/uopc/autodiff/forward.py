@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from uopc.autodiff.cotangent import Cotangent, Guard, added
 from uopc.autodiff.errors import require_float, require_like
-from uopc.autodiff.reverse import placeholder, pull, pulled, put_in_place, stand_in
+from uopc.autodiff.reverse import pull, pulled, put_in_place, stand_in, stood_in
 from uopc.autodiff.rules import linear
 from uopc.composite import zeros_like
 from uopc.dtype import boolean
 from uopc.plugins import note_owner, registry
-from uopc.uop import Ops, UOp, collector_paused, toposort
+from uopc.uop import UOp, collector_paused, toposort
 
 Tangent = Cotangent
 
@@ -107,20 +107,14 @@ def _bools(value: bool, shape: tuple[int, ...]) -> UOp:
 
 def _derived(u: UOp, given: Sequence[Tangent | None]) -> Tangent | None:
     """The forward rule that follows from the gradient rule."""
-    actual: dict[UOp, UOp] = {}
-    inputs = []
-    for slot, s in enumerate(u.src):
-        # Rules look at constants, such as an index that is known.
-        inputs.append(s if s.op is Ops.CONST else placeholder(slot, s))
-        actual[inputs[-1]] = s
-    local = u.with_src(tuple(inputs))
-    actual[local] = u
+    # Guards are built later, when what was stood in for must still be the same.
+    local, actual = stood_in(u)
     rules = (registry().vjps.get(u.op), registry().stamp)
     parts = []
     for i, t in enumerate(given):
         if t is not None:
-            here = dict(actual)  # guards are built later, when it must be the same
-            seed = stand_in(len(inputs), t, here)
+            here = dict(actual)
+            seed = stand_in(len(u.src), t, here)
             guarded = seed.guard is not None
             part = _transposed(local, i, guarded, seed.clean, rules)
             if part is not None:

@@ -12,7 +12,9 @@ from uopc.autodiff.cotangent import (
     repeated_axes,
 )
 from uopc.autodiff.errors import no_rule, require_like
-from uopc.autodiff.rules import movement, selection
+from uopc.autodiff.following import followed
+from uopc.autodiff.rules import movement, reduction, selection
+from uopc.autodiff.rules.selection import CUSTOM
 from uopc.composite import spread
 from uopc.dtype import boolean
 from uopc.plugins import lowered, note_owner, registry
@@ -20,9 +22,10 @@ from uopc.uop import OpDef, Ops, UOp, substitute, toposort
 
 VjpRule = Callable[[UOp, UOp], Sequence[UOp | None]]
 
-# The rules that copy or add up elements are applied to guards as well, where a sum
-# means "any". What the selecting ones leave out is dead from the start.
-MOVES = {**movement.RULES, **selection.RULES}
+# Of the engine's own rules it knows what they do to a guard. Those that copy or add up
+# elements are applied to it as well, where a sum means "any"; what the selecting ones
+# leave out is dead from the start.
+OWN = {**movement.RULES, **selection.RULES, **reduction.RULES}
 SELECTING = frozenset({Ops.SHRINK, Ops.INDEX, Ops.SCATTER_ADD})
 
 
@@ -74,6 +77,9 @@ def pulled(
         return [p if p is None else carried(p, c.value, c, inner) for p in parts]
     if u.op is Ops.STAGE and u.arg == "checkpoint":
         return _computed_again(u, c)
+    own = OWN.get(u.op) is rule and not (u.op is Ops.STAGE and u.arg in CUSTOM)
+    if not own:
+        return _read_off(u, rule, c)
     value = c.masked()
     parts = _applied(u, rule, value)
     if u.op is Ops.REDUCE:
@@ -89,13 +95,11 @@ def pulled(
 
 
 def _moved(u: UOp, i: int, guard: Guard | None, rule: VjpRule) -> Guard | None:
-    """The guard of what an op that is not elementwise passes to its source ``i``."""
+    """The guard of what a movement or selection passes to its source ``i``."""
     if guard is None and u.op not in SELECTING:
         return None
     if u.op is Ops.STAGE:
-        return None if u.arg.startswith("custom_") else guard
-    if rule is not MOVES.get(u.op):
-        return None  # somebody else's rule, of which nothing is known
+        return guard
     if guard is None:
         guard = Guard.of(UOp.const(True, boolean).broadcast_scalar(u.shape))
 
@@ -105,6 +109,21 @@ def _moved(u: UOp, i: int, guard: Guard | None, rule: VjpRule) -> Guard | None:
         return part
 
     return Guard(build, guard)
+
+
+def _read_off(u: UOp, rule: VjpRule, c: Cotangent) -> list[Cotangent | None]:
+    """Through a rule that is somebody else's.
+
+    Placeholders stand for the sources, so that what it returns is a small graph.
+    """
+    local, actual = stood_in(u)
+    seed = stand_in(len(u.src), c, actual)
+    given = Cotangent(seed.masked(), seed.guard)
+    found = [
+        p if p is None else followed(p, given.value, given)
+        for p in _applied(local, rule, given.value)
+    ]
+    return [p if p is None else put_in_place(p, actual) for p in found]
 
 
 def _in_contraction(u: UOp, value: UOp) -> bool:
@@ -127,16 +146,12 @@ def _without_rule(u: UOp, c: Cotangent) -> list[Cotangent | None]:
 
 
 def _through_lower(u: UOp, c: Cotangent) -> list[Cotangent | None]:
-    """The rule that follows from what ``u`` is written as in other ops.
-
-    Placeholders stand for the sources, so that the walk ends there.
-    """
-    actual = {placeholder(i, s): s for i, s in enumerate(u.src)}
-    inputs = tuple(actual)
-    inside = lowered(u.with_src(inputs))
-    seed = stand_in(len(inputs), c, actual)
-    found = pull(toposort([inside]), {p for p in inputs if p.dtype.is_float}, seed)
-    parts = [found.get(p) for p in inputs]
+    """The rule that follows from what ``u`` is written as in other ops."""
+    local, actual = stood_in(u, constants=False)
+    ends = {p for p in local.src if p.dtype.is_float}
+    seed = stand_in(len(u.src), c, actual)
+    found = pull(toposort([lowered(local)]), ends, seed)
+    parts = [found.get(p) for p in local.src]
     return [p if p is None else put_in_place(p, actual) for p in parts]
 
 
@@ -158,6 +173,19 @@ def _computed_again(u: UOp, c: Cotangent) -> list[Cotangent | None]:
 def placeholder(slot: int, u: UOp) -> UOp:
     """What stands for a node in a piece of graph that is made once for many."""
     return UOp.param(slot, u.dtype, u.shape)
+
+
+def stood_in(u: UOp, constants: bool = True) -> tuple[UOp, dict[UOp, UOp]]:
+    """The node over placeholders for its sources, and what all of them stand for.
+
+    Constants stay if wanted: rules look at them, such as at an index that is known.
+    """
+    src = [
+        s if constants and s.op is Ops.CONST else placeholder(i, s)
+        for i, s in enumerate(u.src)
+    ]
+    local = u.with_src(tuple(src))
+    return local, {**dict(zip(src, u.src, strict=True)), local: u}
 
 
 def stand_in(slot: int, c: Cotangent, actual: dict[UOp, UOp]) -> Cotangent:

@@ -1,4 +1,4 @@
-"""`uopc accuracy`: how exact Tensor's functions of elements are, measured here."""
+"""`uopc accuracy`: how exact Tensor's functions are, measured here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INPUTS = 10_000_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Where to write, and how many inputs."""
+    """Where to write, and how many inputs; no row is longer than that."""
     parser.add_argument("-o", "--output", metavar="FILE", help="write the page there")
     parser.add_argument(
         "--inputs", metavar="N", type=_count, default=INPUTS,
@@ -26,7 +26,7 @@ def _count(text: str) -> int:
 
 
 def run_accuracy(args: argparse.Namespace) -> int:
-    """Measure, and write the page; 1 if a function is further off than allowed."""
+    """Measure, and write the page; 1 if one of elements is further off than allowed."""
     # Imported here for start-up's sake: other commands need no Tensor.
     from uopc.cli.accuracy_page import accuracy_page
     from uopc.testing.accuracy import ALLOWED, backends

@@ -25,7 +25,7 @@ OWN = (
     Command("ops", "print the op table", ops.configure, ops.run_ops),
     Command(
         "accuracy",
-        "measure the functions of elements",
+        "measure how exact the functions of Tensor are",
         accuracy.configure,
         accuracy.run_accuracy,
     ),

@@ -98,8 +98,13 @@ def _worse(before: Measurement, new: Measurement, count: int) -> Measurement:
     return replace(worst, inputs=before.inputs + count)
 
 
-def ulps(got: Array, exact: Array, signed: bool = True) -> Array:
-    """The error of every f32 element in ulp of the true value, which is f64."""
+def ulps(
+    got: Array, exact: Array, signed: bool = True, size: Array | None = None
+) -> Array:
+    """The error of every f32 element in ulp of the true value, which is f64.
+
+    With ``size``, f64 of the same shape, in ulp of that number.
+    """
     if got.dtype != np.float32 or exact.dtype != np.float64:
         raise TypeError(f"ulps: got {got.dtype} and {exact.dtype}, not f32 and f64")
     with np.errstate(invalid="ignore"):  # a NaN may be of the signalling kind
@@ -107,14 +112,14 @@ def ulps(got: Array, exact: Array, signed: bool = True) -> Array:
     wrong = np.isnan(value) != np.isnan(exact)
     if signed:
         wrong |= (value == 0) & (exact == 0) & (np.signbit(value) != np.signbit(exact))
-    value, true = (
+    value, true, unit = (
         np.clip(np.nan_to_num(x, nan=0.0, posinf=LARGEST, neginf=-LARGEST),
                 -LARGEST, LARGEST)
-        for x in (value, exact)
+        for x in (value, exact, exact if size is None else size)
     )  # fmt: skip
     # f32 has 24 digits, fewer below 2**-126.
-    digit = np.maximum(np.frexp(true)[1] - 24, -149)
-    digit[true == 0] = -149
+    digit = np.maximum(np.frexp(unit)[1] - 24, -149)
+    digit[unit == 0] = -149
     return np.where(wrong, np.inf, np.abs(value - true) / np.ldexp(1.0, digit))
 
 

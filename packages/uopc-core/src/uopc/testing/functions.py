@@ -1,7 +1,8 @@
 """Tensor's functions of elements, each with its definition in f64.
 
-``FUNCTIONS`` is what is measured, ``EXACT`` what needs no measuring. Together they name
-all that ``uopc.tensor`` defines on elements: ``unlisted()`` finds what is missing.
+``FUNCTIONS`` is what is measured, with ``ROW_FUNCTIONS`` of ``uopc.testing.rows``, and
+``EXACT`` what needs no measuring. Together they name all that ``uopc.tensor`` computes
+with numbers: ``unlisted()`` finds what is missing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from uopc.tensor import Tensor
 from uopc.testing.accuracy import Array, Function
+from uopc.testing.rows import ROW_FUNCTIONS
 
 
 def _sigmoid(x: Array) -> Array:
@@ -106,15 +108,18 @@ EXACT: dict[str, tuple[str, ...]] = {
         "__invert__", "__lshift__", "__rshift__"),
     "Copies": ("where", "detach"),
     "Conversions, which round once": ("cast",),
+    "Elements, chosen by comparisons or moved": (
+        "max", "min", "sort", "topk", "diagonal"),
+    "Positions are integers": ("argmax", "argmin", "argsort"),
+    "0 or 1": ("one_hot",),
 }  # fmt: skip
-"""Functions of elements whose result leaves nothing to measure, and why."""
+"""Functions whose result leaves nothing to measure, and why."""
 
 OTHERS: dict[str, tuple[str, ...]] = {
-    "Functions over axes, sums of products, order": ("Reduction", "Einsum", "Order"),
     "Movement and indexing, which copy elements": ("Movement", "Gather"),
     "Constructors, values and gradients": ("Base", "Tensor"),
 }
-"""What is no function of elements, by the class that defines it."""
+"""What computes nothing with numbers, by the class that defines it."""
 
 
 def names_of(kind: type) -> list[str]:
@@ -133,9 +138,15 @@ def parts() -> dict[str, type]:
     return {kind.__name__: kind for kind in Tensor.__mro__ if kind is not object}
 
 
+def measured() -> set[str]:
+    """The names of Tensor that stand in a function which is measured."""
+    of_elements = {name for f in FUNCTIONS for name in f.methods}
+    return of_elements | {name for f in ROW_FUNCTIONS for name in f.methods}
+
+
 def unlisted() -> list[str]:
     """Names of Tensor that are neither measured nor on one of the lists above."""
-    listed = {name for f in FUNCTIONS for name in f.methods}
+    listed = measured()
     listed |= {name for names in EXACT.values() for name in names}
     elsewhere = {name for names in OTHERS.values() for name in names}
     return [
