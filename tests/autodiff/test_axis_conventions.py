@@ -136,3 +136,16 @@ def test_a_diagonal_takes_nothing_from_elsewhere() -> None:
     assert loss.item() == 6
     loss.backward([t])
     np.testing.assert_array_equal(t.grad.numpy(), np.eye(3))
+
+
+@pytest.mark.parametrize("n, correction", [(1, 1), (2, 2), (3, 5)])
+def test_a_spread_over_too_few_elements_has_no_derivative(
+    n: int, correction: int
+) -> None:
+    """Neither zero nor finite: the value is not, so its gradient shows it as well."""
+    for how in ("std", "var"):
+        t = Tensor(data(n), requires_grad=True)
+        value = getattr(t, how)(correction=correction)
+        assert not np.isfinite(value.item())
+        value.backward()
+        assert not np.isfinite(t.grad.numpy()).any()

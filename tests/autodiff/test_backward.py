@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from uopc.kernelize.plan import _plans
 from uopc.tensor import Tensor, realize_all
 from uopc.uop.node import live_nodes
 
@@ -248,3 +249,42 @@ def test_graphs_of_losses_and_gradients_are_freed_with_them() -> None:
         gc.collect()
         sizes.append(live_nodes())
     assert sizes[1] == sizes[2] == sizes[3]  # the first left its plan behind
+
+
+TWINS: dict[str, Callable[[Tensor], Tensor]] = {
+    "computed": lambda b: b * 0.5,
+    "another shape": lambda b: b.reshape(1, 2),
+    "another order": lambda b: b.reshape(2, 1).T,
+    "constant": lambda b: Tensor.ones(2),
+    "the same buffer": lambda b: b.detach(),
+}
+
+
+@pytest.mark.parametrize("realize", [False, True])
+@pytest.mark.parametrize("name", TWINS)
+def test_a_leaf_is_not_what_is_computed_like_it(name: str, realize: bool) -> None:
+    """Equal graphs are one node, but a leaf is a place of its own."""
+    b = tensor(1.0, 2.0, grad=False)
+    w, after = TWINS[name](b), TWINS[name]
+    if realize:
+        w.realize()
+    before = after(b)
+    w.requires_grad = True
+    (w * 2.0 + before * 3.0 + after(b) * 5.0).sum().backward()
+    assert w.grad is not None
+    assert w.grad.numpy().ravel().tolist() == [2.0, 2.0]
+    np.testing.assert_array_equal(w.numpy(), after(b).numpy())
+
+
+def test_making_a_leaf_computes_nothing_and_shares_plans() -> None:
+    def train() -> int:
+        w = Tensor.rand(3)
+        w.requires_grad = True
+        assert "lazy" in repr(w)
+        (w * w).sum().backward()
+        assert w.grad is not None
+        realize_all([w.grad, w])
+        np.testing.assert_array_equal(w.grad.numpy(), 2 * w.numpy())
+        return len(_plans)
+
+    assert train() == train()

@@ -176,3 +176,19 @@ def test_a_deep_chain_of_checkpoints_is_linear() -> None:
         total = y.sum().uop
         sizes.append(len(toposort(gradient(total, [x]))))
     assert sizes[1] < 2.1 * sizes[0]
+
+
+def test_a_target_inside_is_refused_not_given_zeros() -> None:
+    x, ones = T([1.0, 2.0]), Tensor.ones(2, dtype=f64)
+    inside = x.sin()
+    for f, target in (
+        (lambda h: h.sin() * h, inside),
+        (lambda h: h * ones, ones),
+    ):
+        loss = checkpoint(f)(x).sum()
+        with pytest.raises(ValueError, match=r"f64\[2\], a result of .* checkpoint"):
+            gradient(loss.uop, [target.uop])
+        with pytest.raises(ValueError, match="inside a checkpoint"):
+            loss.backward([target])
+    (g,) = gradient(checkpoint(lambda h: h * ones)(inside).sum().uop, [inside.uop])
+    assert Tensor(g).tolist() == [1.0, 1.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,14 @@ def test_equal_calls_are_equal_graphs() -> None:
     (plan, _), (again, _) = (make_plan([f(t).uop]) for t in (T(A), T(B)))
     assert plan is again
     assert len(plan.kernels) == 1
+
+
+def test_a_zero_is_not_minus_zero_as_a_constant_argument() -> None:
+    f = custom_vjp(lambda x, n: x * 1.0)
+    f.defvjp(lambda x, n: (x * 1.0, n), lambda n, g: (g / n, None))
+    for zero in (0.0, -0.0):
+        g = grad(lambda x, zero=zero: f(x, zero).sum())(T(A))
+        assert (g.numpy() == math.copysign(math.inf, zero)).all()
 
 
 # -- what can be wrong -----------------------------------------------------------------

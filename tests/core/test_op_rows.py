@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from uopc.cli.ops import reference_page
 from uopc.dtype import DTYPES, boolean, f32, u8
-from uopc.plugins import registry
+from uopc.plugins import PluginHost, current, hookimpl, registry, use
 from uopc.testing import check_op, op_samples
-from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp
+from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp, elementwise
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +65,10 @@ WRONG = {
         broken(Ops.SQRT, numpy=lambda u, x: x.sum()), r"the meaning gives .*\(\)\)"),
     "lower": (broken(Ops.DIV, lower=lowered_wrong), "'lower' gives"),
     "lower's dtype": (
-        broken(Ops.DIV, lower=lambda u: u.src[0].cast(f32)), "'lower' gives f32"),
+        broken(Ops.DIV, lower=lambda u: u.src[0].cast(f32)), "'lower' gave f32"),
+    "lower's type": (broken(Ops.DIV, lower=lambda u: None), "'lower' gave None"),
+    "identity of one source": (
+        broken(Ops.SQRT, identity=lambda d: 1), "'identity' is for ops of two"),
 }  # fmt: skip
 
 
@@ -86,6 +92,78 @@ def test_a_lower_that_uses_the_op_itself_is_noticed(
     monkeypatch.setitem(registry().ops, "div", rounds)
     with pytest.raises(AssertionError, match="div: 'lower' uses the op"):
         check_op(rounds)
+
+
+class Third:
+    """A plugin with one op, whose row is given."""
+
+    def __init__(self, meaning: Callable[..., Any], **row: Any) -> None:
+        self.op = OpDef(
+            "special", "elementwise", 1, elementwise(("float",)), "Special.",
+            numpy=meaning, **row,
+        )  # fmt: skip
+
+    @hookimpl
+    def uopc_register_ops(self, register):
+        register(self.op)
+
+    def said(self) -> str:
+        """What the check says of the row, with the notes."""
+        with use(PluginHost()), pytest.raises(AssertionError) as caught:
+            current().register_module(self, "third")
+            check_op(self.op)
+        return "\n".join([str(caught.value), *caught.value.__notes__])
+
+
+def gamma(u: UOp, x: Any) -> Any:
+    return np.vectorize(math.lgamma, otypes=[x.dtype])(x)  # raises at a pole, 0
+
+
+def raising(*args: Any) -> Any:
+    raise OverflowError("too much")
+
+
+@pytest.mark.parametrize("commutative", [False, True])
+def test_a_meaning_that_is_not_total_is_named_with_the_value(commutative: bool) -> None:
+    said = Third(gamma, domain="positive", commutative=commutative).said()
+    assert said.startswith("special: the meaning raises ValueError: math domain error")
+    assert "at special values such as 0.0: it must be total" in said
+    assert "(NaN is fine), in\n%0 = param 0 : dtype=f" in said
+    assert "NumPy meaning of op 'special' (plugin 'third')" in said
+
+
+ERRORS = {
+    "the meaning at inputs of its domain: Over": {"meaning": raising},
+    "its promises at special values: Over": {
+        "meaning": lambda u, x: x if x.shape else raising(),  # of constants
+        "exact": True,
+    },
+    "comparing 'lower' with the meaning: Over": {"lower": raising},
+    "'lower' gave None, expected a node": {"lower": lambda u: None},
+    "'lower' gave 1.0, expected a node": {"lower": lambda u: 1.0},
+    "'lower' gave f64[3, 2], expected f64[2, 3]": {
+        "lower": lambda u: u.src[0].permute((1, 0))
+    },
+}
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_errors_of_a_row_name_op_check_and_plugin(what: str) -> None:
+    said = Third(**{"meaning": lambda u, x: x, **ERRORS[what]}).said()
+    assert said.startswith("special: ")
+    assert what in said
+    assert "%1 = special %0" in said
+    owner = "'lower' of" if "lower" in ERRORS[what] else ""
+    assert f"raised by the {owner}" in said
+    assert "(plugin 'third')" in said
+
+
+def test_a_row_of_lower_alone_is_checked_by_backends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = broken(Ops.TANH, numpy=None)
+    monkeypatch.setitem(registry().ops, "tanh", alone)
+    assert check_op(alone, order=0) == len([d for d in DTYPES.values() if d.is_float])
 
 
 def test_the_page_of_ops_is_up_to_date() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from uopc.testing import buf
 from uopc.uop import Ops, UOp
 
 X = Tensor([1.0, 2.0])
+ROWS = np.ones((2, 2), np.float32)
 
 
 def parameter() -> Tensor:
@@ -64,6 +66,35 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         AssertionError,
         r"reduce it first, with .sum\(\)",
     ),
+    "backward of an integer": (
+        lambda: Tensor([1, 2]).sum().backward(),
+        TypeError,
+        "backward: this has dtype i32, which has no derivative",
+    ),
+    "a number to apply": (
+        lambda: X.apply(lambda u, v: u + v, 4.0),  # type: ignore[arg-type]
+        TypeError,
+        "apply: argument 1 is a float; expected a Tensor",
+    ),
+    "a Tensor out of apply": (
+        lambda: X.apply(lambda u: X),  # type: ignore[arg-type,return-value]
+        TypeError,
+        r"apply: the function gave Tensor\(.*; expected a UOp",
+    ),
+    "NumPy's sin": (lambda: np.sin(X), TypeError, r"np.sin takes no .*use t.sin\(\)"),  # type: ignore[call-overload]
+    "NumPy's maximum": (lambda: np.maximum(X, 0), TypeError, r"t.maximum\(\.\.\.\)"),  # type: ignore[call-overload]
+    "NumPy's name": (lambda: np.absolute(X), TypeError, r"use abs\(\)"),  # type: ignore[call-overload]
+    "NumPy's add": (lambda: np.add(X, 1), TypeError, r"use the \+ operator"),  # type: ignore[call-overload]
+    "NumPy's shift": (lambda: np.array([1]) << X, TypeError, "use the << operator"),
+    "NumPy's sinh": (
+        lambda: np.sinh(X),
+        TypeError,
+        r"no t.sinh; give it t.numpy\(\)",
+    ),  # type: ignore[call-overload]
+    "a reduction by a ufunc": (lambda: np.add.reduce(X), TypeError, "np.add takes no"),
+    "an array @ a tensor": (lambda: ROWS @ X, TypeError, "got ndarray; wrap it in one"),
+    "a tensor @ an array": (lambda: X @ ROWS, TypeError, "got ndarray; wrap it in one"),
+    "a number @ a tensor": (lambda: 2 @ X, TypeError, "got int; wrap it in one"),  # type: ignore[operator]
 }
 
 
@@ -72,6 +103,28 @@ def test_a_mistake_is_explained(name: str) -> None:
     call, kind, words = MISTAKES[name]
     with pytest.raises(kind, match=words):
         call()
+
+
+OPERATORS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv,
+    operator.mod, operator.pow, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.eq, operator.ne,
+]  # fmt: skip
+BITS = [operator.and_, operator.or_, operator.xor]
+
+
+@pytest.mark.parametrize("f", [*OPERATORS, *BITS], ids=lambda f: f.__name__)
+def test_an_operator_with_numpy_on_the_left(f: Callable[[Any, Any], Any]) -> None:
+    """An array is refused, a number of NumPy's is one."""
+    x = Tensor([1, 2])
+    with pytest.raises(
+        TypeError, match=r"\(i32\[2\]\): wrap the NumPy array in a Tensor"
+    ):
+        f(np.array([3, 4]), x)
+    for three in (np.int32(3), np.array(3)):
+        found = f(three, x)
+        assert isinstance(found, Tensor)
+        assert found.tolist() == f(Tensor([3, 3]), x).tolist()
 
 
 def test_no_hint_is_about_a_name_that_exists() -> None:

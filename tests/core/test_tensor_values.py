@@ -33,6 +33,15 @@ def test_an_equal_constant_is_right_after_one_was_assigned(make) -> None:
     assert w.numpy().tolist() == (expected + 1).tolist()
 
 
+def test_a_result_that_reads_nothing_can_be_read_whatever_it_was_made_with() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    zeros = w.apply(lambda u: u.const_like(0))
+    for _ in range(2):
+        assert zeros.numpy().tolist() == [0.0, 0.0]
+    (w + zeros).sum().backward([w])
+    assert w.grad is not None and w.grad.numpy().tolist() == [1.0, 1.0]
+
+
 def test_results_that_read_nothing_are_freed() -> None:
     before = held_bytes()
     for i in range(5):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from uopc.plugins import current, lowered, note_owner, registry
+from uopc.plugins import current, endless, lowered, note_owner, registry
 from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ def _step(
     if u.op.lower is None:
         raise _no_rule(u)
     inside = lowered(u)
-    _fill(whole, [inside], frozenset(u.src), n, rules)
+    try:
+        _fill(whole, [inside], frozenset(u.src), n, rules)
+    except RecursionError:
+        raise endless(u) from None
     return whole[inside] if inside in whole else repeated(inside, n)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from uopc.autodiff.constancy import constant_axes
 from uopc.composite import zeros_like
 from uopc.uop import Ops, UOp
 
@@ -26,11 +27,15 @@ MAX_CHAIN = 16
 class Guard:
     """A bool node that is built when somebody asks for it, which is seldom."""
 
-    __slots__ = ("_build", "_node", "_sources")
+    __slots__ = ("_broad", "_build", "_covers", "_node", "_sources")
 
-    def __init__(self, build: Callable[..., UOp], *sources: Guard) -> None:
-        self._build, self._sources = build, sources
+    def __init__(
+        self, build: Callable[..., UOp], *sources: Guard, covers: bool = False
+    ) -> None:
+        """``covers``: one of the sources may be the whole of it."""
+        self._build, self._sources, self._covers = build, sources, covers
         self._node: UOp | None = None
+        self._broad: bool | None = None
 
     @staticmethod
     def of(node: UOp) -> Guard:
@@ -53,6 +58,27 @@ class Guard:
                 stack.pop()
         assert self._node is not None
         return self._node
+
+    def broad(self) -> bool:
+        """Whether it may leave out whole rows; built or not, this is known."""
+        stack = [self]
+        while stack:
+            guard = stack[-1]
+            waiting = [s for s in guard._sources if s._broad is None]
+            stack += waiting
+            if not waiting:
+                stack.pop()
+                if guard._broad is None and guard._sources:
+                    each = [bool(s._broad) for s in guard._sources]
+                    guard._broad = any(each) if guard._covers else all(each)
+                elif guard._broad is None:
+                    guard._broad = _has_rows(guard.node())
+        assert self._broad is not None
+        return self._broad
+
+
+def _has_rows(live: UOp) -> bool:
+    return any(live.shape[i] > 1 for i in constant_axes(live))
 
 
 class Cotangent(NamedTuple):
@@ -111,7 +137,7 @@ def either(guards: Sequence[Guard | None]) -> Guard | None:
         known[guard] = None
     if len(known) == 1:
         return guards[0]
-    return Guard(lambda *nodes: _balanced(list(nodes), _or), *known)
+    return Guard(lambda *nodes: _balanced(list(nodes), _or), *known, covers=True)
 
 
 def both(guard: Guard | None, more: Guard | None) -> Guard | None:
@@ -122,7 +148,10 @@ def both(guard: Guard | None, more: Guard | None) -> Guard | None:
 
 
 def _or(a: UOp, b: UOp) -> UOp:
-    return a if a is b else a | b
+    for x, y in ((a, b), (b, a)):
+        if x is y or (y.op is Ops.AND and x in y.src):
+            return x  # it covers the other
+    return a | b
 
 
 def _not(a: UOp) -> UOp:
@@ -142,8 +171,8 @@ def carried(
         given: what stands for ``c`` in it: its value, or the value spread out.
         c: the cotangent that the rule was given.
         contraction: whether this is a product inside a contraction. Its factors are
-            not masked, so that no mask gets into the loops of a matrix product; an
-            infinite factor there has made the results infinite as well.
+            not masked element by element, so that no mask gets into the loops of a
+            matrix product; an infinite one there made its whole row infinite as well.
     """
     if part is given:
         return c
@@ -164,7 +193,7 @@ def _selection(part: UOp, given: UOp) -> tuple[Guard | None, bool]:
             return both(Guard.of(cond), taken), linear
         if is_zero(a):
             taken, linear = _selection(b, given)
-            return both(Guard(lambda: _not(cond)), taken), linear
+            return both(Guard(_not, Guard.of(cond)), taken), linear
         (in_a, linear_a), (in_b, linear_b) = (_selection(x, given) for x in (a, b))
         return chosen(cond, in_a, in_b), linear_a and linear_b
     while part is not given:
@@ -182,9 +211,10 @@ def chosen(cond: UOp, a: Guard | None, b: Guard | None) -> Guard | None:
         return None
     if a is None or b is None:
         # cond | (not cond & b) is cond | b.
+        here = Guard.of(cond) if a is None else Guard(_not, Guard.of(cond))
         (other,) = (g for g in (a, b) if g is not None)
-        return Guard(lambda n: _or(cond if a is None else _not(cond), n), other)
-    return Guard(lambda m, n: cond.where(m, n), a, b)
+        return Guard(_or, here, other)
+    return Guard(UOp.where, Guard.of(cond), a, b)
 
 
 def is_constant(u: UOp) -> bool:
@@ -202,20 +232,3 @@ def is_zero(u: UOp) -> bool:
     while u.op in (Ops.EXPAND, Ops.RESHAPE):
         u = u.src[0]
     return u.op is Ops.CONST and u.value == 0
-
-
-def repeated_axes(u: UOp) -> set[int]:
-    """The axes along which an EXPAND repeats the elements of ``u``."""
-    axes = list(range(len(u.shape)))  # of the node, by the number they have in ``u``
-    found: set[int] = set()
-    while u.op in (Ops.EXPAND, Ops.PERMUTE):
-        if u.op is Ops.PERMUTE:
-            order = [0] * len(axes)
-            for out, source in enumerate(u.arg):
-                order[source] = axes[out]
-            axes = order
-        else:
-            lengths = zip(axes, u.src[0].shape, u.shape, strict=True)
-            found |= {axis for axis, n, m in lengths if n != m}
-        u = u.src[0]
-    return found

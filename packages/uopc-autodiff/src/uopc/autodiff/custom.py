@@ -204,4 +204,4 @@ def _hashable(leaf: Any) -> Any:
         hash(leaf)
     except TypeError:
         return id(leaf)
-    return type(leaf), leaf
+    return type(leaf), leaf, repr(leaf) if isinstance(leaf, float) else None

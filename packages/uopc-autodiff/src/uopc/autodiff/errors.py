@@ -35,8 +35,13 @@ def require_float(u: UOp, what: str) -> None:
         )
 
 
-def require_like(given: UOp, like: UOp, what: str) -> None:
-    """Raise ValueError unless two nodes have one shape and dtype."""
+def require_like(given: object, like: UOp, what: str, expected: str = "a UOp") -> None:
+    """Raise unless something is a node, and of the shape and dtype of another one.
+
+    ``expected`` says what else it may be, for the TypeError about what is no node.
+    """
+    if not isinstance(given, UOp):
+        raise TypeError(f"{what} is {given!r}; expected {expected}")
     if given.shape != like.shape or given.dtype is not like.dtype:
         raise ValueError(
             f"{what} is {given.dtype}{list(given.shape)}, expected "

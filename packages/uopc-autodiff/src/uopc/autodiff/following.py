@@ -96,28 +96,38 @@ def _where(u: UOp, given: Given) -> Cotangent | None:
 
 
 def _moved(u: UOp, given: Given) -> Cotangent | None:
-    """Copies of live elements are live, those of zeros are not."""
+    """Copies of elements, where the cotangent does not decide which."""
     pairs = list(zip(u.src, given, strict=True))
-    floats = [(s, c) for s, c in pairs if s.dtype.is_float]
     if any(c is not None and not s.dtype.is_float for s, c in pairs):
-        return None  # the cotangent decides which elements
-    if u.op is not Ops.INDEX and all(c and c.guard is None for _, c in floats):
-        return Cotangent(_over(u, [c and c.value for c in given]))
+        return None
+    guard = guard_of_copies(u, given)
+    if guard is not None and u.op not in BUILTIN_OPS:
+        try:
+            u.with_src(tuple([full(s.shape, True, boolean) for s in u.src]))
+        except (TypeError, ValueError):
+            return None  # it does not move bools
+    clean = all(c.clean for c in given if c is not None)
+    return Cotangent(_over(u, [c and c.value for c in given]), guard, clean)
+
+
+def guard_of_copies(u: UOp, given: Given) -> Guard | None:
+    """Copies of live elements are live; those of zeros are not.
+
+    ``given`` has None for a source that is what it is: dead if it is zeros.
+    """
+    parts = [(s, c) for s, c in zip(u.src, given, strict=True) if s.dtype.is_float]
+    # What is read out of range is zero.
+    reads = u.op is Ops.INDEX and any(i.op is not Ops.CONST for i in u.src[1:])
+    if not reads and all(c is not None and c.guard is None for _, c in parts):
+        return None
+    live = [
+        (c and c.guard)
+        or Guard.of(full(s.shape, c is not None or not is_zero(s), boolean))
+        for s, c in parts
+    ]
 
     def build(*nodes: UOp) -> UOp:
         each = iter(nodes)
         return _over(u, [next(each) if s.dtype.is_float else None for s in u.src])
 
-    if u.op not in BUILTIN_OPS:
-        try:
-            build(*(full(s.shape, True, boolean) for s, _ in floats))
-        except (TypeError, ValueError):
-            return None  # it does not move bools
-    live = [
-        (c and c.guard)
-        or Guard.of(full(s.shape, c is not None or not is_zero(s), boolean))
-        for s, c in floats
-    ]
-    clean = all(c.clean for _, c in floats if c is not None)
-    value = _over(u, [c and c.value for c in given])
-    return Cotangent(value, Guard(build, *live), clean)
+    return Guard(build, *live)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from uopc.autodiff.cotangent import Cotangent, Guard, added
 from uopc.autodiff.errors import require_float, require_like
+from uopc.autodiff.following import guard_of_copies
 from uopc.autodiff.reverse import pull, pulled, put_in_place, stand_in, stood_in
 from uopc.autodiff.rules import linear
 from uopc.composite import zeros_like
@@ -28,7 +29,10 @@ class NotLinearError(ValueError):
 
 @collector_paused()
 def tangents(
-    roots: Sequence[UOp], inputs: Sequence[UOp], seeds: Sequence[UOp]
+    roots: Sequence[UOp],
+    inputs: Sequence[UOp],
+    seeds: Sequence[UOp],
+    live: Sequence[UOp | None] | None = None,
 ) -> list[UOp]:
     """How the roots move when the inputs move: Jacobian times vector, as graphs.
 
@@ -36,6 +40,7 @@ def tangents(
         roots: float nodes.
         inputs: float nodes of any shape; what lies below them is constant.
         seeds: the direction, one node per input, of its shape and dtype.
+        live: a bool node or None per input, like that of ``gradient``.
 
     Returns one tangent per root, of its shape and dtype; zeros for a root that
     depends on none of the inputs. Raises TypeError for an integer root or input,
@@ -48,9 +53,11 @@ def tangents(
     for i, (u, seed) in enumerate(zip(inputs, seeds, strict=True)):
         require_float(u, f"tangents: input {i}")
         require_like(seed, u, f"tangents: the seed of input {i}")
-    moving = {
-        u: Tangent(seed) for u, seed in zip(inputs, seeds, strict=True)
-    }  # grows from the inputs to the roots
+    alive = [None] * len(seeds) if live is None else live
+    moving = {  # grows from the inputs to the roots
+        u: Tangent(seed, None if here is None else Guard.of(here))
+        for u, seed, here in zip(inputs, seeds, alive, strict=True)
+    }
     for u in toposort(roots):
         if u not in moving and not moving.keys().isdisjoint(u.src):
             t = pushed(u, [moving.get(s) for s in u.src])
@@ -68,7 +75,8 @@ def pushed(u: UOp, given: Sequence[Tangent | None]) -> Tangent | None:
     try:
         t = rule(u, masked)
         if t is not None and t is not NotImplemented:
-            require_like(t, u, f"the forward-mode rule of {u.op.name}: the tangent")
+            what = f"the forward-mode rule of {u.op.name}: the tangent"
+            require_like(t, u, what, "a UOp, None or NotImplemented")
     except Exception as error:
         note_owner(error, f"forward-mode rule of op {u.op.name!r}", "jvps", u.op)
         raise
@@ -77,29 +85,9 @@ def pushed(u: UOp, given: Sequence[Tangent | None]) -> Tangent | None:
     if t is NotImplemented:
         return _derived(u, given)
     if rule is linear.on_tangents:
-        return Tangent(t, _guard(u, given))
+        return Tangent(t, guard_of_copies(t, given))
     passed = [g for g, v in zip(given, masked, strict=True) if v is t]
     return Tangent(t, passed[0].guard if passed and passed[0] else None)
-
-
-def _guard(u: UOp, given: Sequence[Tangent | None]) -> Guard | None:
-    """Copies of live elements are live; what does not move is not."""
-    parts = [(g, s) for g, s in zip(given, u.src, strict=True) if s.dtype.is_float]
-    if all(g is not None and g.guard is None for g, _ in parts):
-        return None
-    live = [
-        (g and g.guard) or Guard.of(_bools(g is not None, s.shape)) for g, s in parts
-    ]
-
-    def build(*nodes: UOp) -> UOp:
-        each = iter(nodes)
-        return u.with_src(tuple([next(each) if s.dtype.is_float else s for s in u.src]))
-
-    return Guard(build, *live)
-
-
-def _bools(value: bool, shape: tuple[int, ...]) -> UOp:
-    return UOp.const(value, boolean).broadcast_scalar(shape)
 
 
 # -- from reverse to forward ---------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, overload
 
-from uopc.autodiff.cotangent import Cotangent
+from uopc.autodiff.cotangent import Cotangent, Guard
 from uopc.autodiff.errors import NoGradientRule, no_rule, require_float, require_like
 from uopc.autodiff.reverse import pull
 from uopc.composite import zeros_like
@@ -21,12 +21,17 @@ def gradient(
     targets: Sequence[UOp],
     seed: UOp | None = None,
     unused: Literal["zero", "error"] = "zero",
+    live: UOp | None = None,
 ) -> list[UOp]: ...
 
 
 @overload
 def gradient(
-    root: UOp, targets: Sequence[UOp], seed: UOp | None, unused: Literal["none"]
+    root: UOp,
+    targets: Sequence[UOp],
+    seed: UOp | None,
+    unused: Literal["none"],
+    live: UOp | None = None,
 ) -> list[UOp | None]: ...
 
 
@@ -36,6 +41,7 @@ def gradient(
     targets: Sequence[UOp],
     seed: UOp | None = None,
     unused: Literal["zero", "none", "error"] = "zero",
+    live: UOp | None = None,
 ) -> Sequence[UOp | None]:
     """The gradient of ``root`` with respect to each target, as graphs.
 
@@ -46,6 +52,8 @@ def gradient(
         seed: the cotangent of ``root``, of its shape and dtype; ones if None.
         unused: what a target gets that the root does not depend on: ``"zero"``,
             zeros of its shape; ``"none"``, None; ``"error"``, a ValueError.
+        live: bool, of the root's shape: where False, the seed is zero and stays zero
+            whatever it is multiplied by, as behind a ``where``.
 
     Raises TypeError for an integer root or target, ValueError for a seed of
     another shape or dtype, NoGradientRule for an op without a rule. Nothing is
@@ -62,7 +70,8 @@ def gradient(
         require_float(t, f"gradient: target {i}")
     if seed is not None:
         require_like(seed, root, "gradient: the seed")
-    start = Cotangent(root.const_like(1.0) if seed is None else seed)
+    guard = None if live is None else Guard.of(live)
+    start = Cotangent(root.const_like(1.0) if seed is None else seed, guard)
     found = pull(order, set(targets), start)
     if unused == "error":
         for i, t in enumerate(targets):

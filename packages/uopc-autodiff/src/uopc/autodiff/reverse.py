@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from uopc.autodiff.constancy import constant_axes, repeated_axes
 from uopc.autodiff.cotangent import (
     Cotangent,
     Guard,
     added,
     carried,
-    repeated_axes,
 )
 from uopc.autodiff.errors import no_rule, require_like
 from uopc.autodiff.following import followed
 from uopc.autodiff.rules import movement, reduction, selection
 from uopc.autodiff.rules.selection import CUSTOM
-from uopc.composite import spread
+from uopc.composite import spread, zeros_like
 from uopc.dtype import boolean
-from uopc.plugins import lowered, note_owner, registry
+from uopc.plugins import endless, lowered, note_owner, registry
 from uopc.uop import OpDef, Ops, UOp, substitute, toposort
 
 VjpRule = Callable[[UOp, UOp], Sequence[UOp | None]]
@@ -55,6 +55,8 @@ def pull(
             found[u] = c
             if on_path.isdisjoint(u.src):
                 continue  # what lies below it needs no rule
+        if _is_checkpoint(u):
+            _require_outside(targets, u)
         for s, part in zip(u.src, pulled(u, c, rules), strict=True):
             if part is not None and s in on_path:
                 if s in arriving:
@@ -72,10 +74,10 @@ def pulled(
     if rule is None:
         return _without_rule(u, c)
     if u.op.kind == "elementwise":
-        parts = _applied(u, rule, c.value)
         inner = c.guard is not None and _in_contraction(u, c.value)
+        parts = _applied(_without_dead(u, c.guard) if inner else u, rule, c.value)
         return [p if p is None else carried(p, c.value, c, inner) for p in parts]
-    if u.op is Ops.STAGE and u.arg == "checkpoint":
+    if _is_checkpoint(u):
         return _computed_again(u, c)
     own = OWN.get(u.op) is rule and not (u.op is Ops.STAGE and u.arg in CUSTOM)
     if not own:
@@ -137,6 +139,24 @@ def _in_contraction(u: UOp, value: UOp) -> bool:
     return bool(a - b and b - a and repeated_axes(value))
 
 
+def _without_dead(u: UOp, guard: Guard | None) -> UOp:
+    """The product with zeros for whole rows of its factors that meet no live element.
+
+    They may be infinite, and are not to be multiplied by zero. This costs one choice
+    per element of a factor, none per term of the sum.
+    """
+    if guard is None or not guard.broad():
+        return u
+    live = guard.node()
+    constant = constant_axes(live)
+    return u.with_src(
+        tuple([
+            live.where(s, zeros_like(s)) if repeated_axes(s) <= constant else s
+            for s in u.src
+        ])
+    )  # fmt: skip
+
+
 def _without_rule(u: UOp, c: Cotangent) -> list[Cotangent | None]:
     if not u.src or not u.op.differentiable:
         return [None] * len(u.src)
@@ -150,7 +170,10 @@ def _through_lower(u: UOp, c: Cotangent) -> list[Cotangent | None]:
     local, actual = stood_in(u, constants=False)
     ends = {p for p in local.src if p.dtype.is_float}
     seed = stand_in(len(u.src), c, actual)
-    found = pull(toposort([lowered(local)]), ends, seed)
+    try:
+        found = pull(toposort([lowered(local)]), ends, seed)
+    except RecursionError:
+        raise endless(u) from None
     parts = [found.get(p) for p in local.src]
     return [p if p is None else put_in_place(p, actual) for p in parts]
 
@@ -168,6 +191,22 @@ def _computed_again(u: UOp, c: Cotangent) -> list[Cotangent | None]:
     order = toposort([clone], lambda n: () if n in ends else n.src)
     found = pull(order, {s for s in ends if s.dtype.is_float}, c)
     return [None, *(found.get(again[s]) for s in sources)]
+
+
+def _is_checkpoint(u: UOp) -> bool:
+    return u.op is Ops.STAGE and u.arg == "checkpoint"
+
+
+def _require_outside(targets: Collection[UOp], u: UOp) -> None:
+    """Refuse targets that only the first computation of a checkpoint has."""
+    ends = set(u.src[1:])
+    for n in toposort(u.src[:1], lambda n: () if n in ends else n.src):
+        if n in targets and n not in ends:
+            raise ValueError(
+                f"gradient: {n.dtype}{list(n.shape)}, a result of {n.op.name}, is "
+                "inside a checkpoint, where nothing is kept; make it an argument of "
+                "the checkpointed function to differentiate with respect to it"
+            )
 
 
 def placeholder(slot: int, u: UOp) -> UOp:
@@ -227,9 +266,10 @@ def _checked(u: UOp, parts: Sequence[UOp | None]) -> Sequence[UOp | None]:
             f"the gradient rule of {u.op.name} gave {len(parts)} gradients for "
             f"{len(u.src)} sources; give None where no gradient flows"
         )
-    for p, s in zip(parts, u.src, strict=True):
-        if p is not None and (p.shape != s.shape or p.dtype is not s.dtype):
-            i = next(i for i, part in enumerate(parts) if part is p)
+    for i, (p, s) in enumerate(zip(parts, u.src, strict=True)):
+        if p is None:
+            continue
+        if type(p) is not UOp or p.dtype is not s.dtype or p.shape != s.shape:
             what = f"the gradient rule of {u.op.name}: the gradient of source {i}"
-            require_like(p, s, what)
+            require_like(p, s, what, "a UOp or None")
     return parts

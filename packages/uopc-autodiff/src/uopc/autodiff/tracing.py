@@ -30,7 +30,8 @@ class Arguments:
     """Nested arguments of a function, and placeholders for the tensors in them.
 
     Attributes:
-        leaves: all leaves, tensors or not.
+        leaves: all leaves, tensors or not; of tensors the value of that time, which a
+            later ``assign`` does not change.
         structure: how they are nested.
         at: which of the leaves are tensors.
         placeholders: a placeholder for each of those.
@@ -45,6 +46,7 @@ class Arguments:
     def of(tree: Any) -> Arguments:
         """The arguments with a placeholder for every tensor."""
         leaves, structure = flatten(tree)
+        leaves = [held_fast(x) if isinstance(x, Tensor) else x for x in leaves]
         at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         return Arguments(leaves, structure, at, [fresh(leaves[i].uop) for i in at])
 
@@ -79,6 +81,13 @@ class Arguments:
         return made(substitute(nodes, self.actual()), [*self.tensors, *others])
 
 
+def held_fast(t: Tensor) -> Tensor:
+    """The value that a tensor has now, which stays when the tensor gets another."""
+    fixed = t._new(t.uop)
+    fixed._graph = t._graph
+    return fixed
+
+
 def made(nodes: Sequence[UOp], parents: Sequence[Tensor]) -> list[Tensor]:
     """Tensors that were computed from ``parents``."""
     if not parents:
@@ -87,10 +96,17 @@ def made(nodes: Sequence[UOp], parents: Sequence[Tensor]) -> list[Tensor]:
     return [first._new(n, *rest) for n in nodes]
 
 
-def differentiable(tree: Any, what: str) -> Any:
+def require_function(what: str, f: object) -> None:
+    """Raise TypeError, naming the transform, for what cannot be called."""
+    if not callable(f):
+        raise TypeError(f"{what} takes a function, not {f!r}")
+
+
+def differentiable(tree: Any, what: str, instead: str) -> Any:
     """Nested arguments with numbers and arrays as tensors, all of float types.
 
-    Raises TypeError for anything else, naming the place in the structure.
+    Raises TypeError for anything else, naming the place in the structure; ``instead``
+    is what to do with an argument that is meant to be constant.
     """
     leaves, structure = flatten(tree)
     found = []
@@ -100,28 +116,33 @@ def differentiable(tree: Any, what: str) -> Any:
             leaf = Tensor(leaf)
         if not isinstance(leaf, Tensor):
             raise TypeError(
-                f"{path} is a {type(leaf).__name__}; expected a float Tensor, or leave "
-                "it out of argnums"
+                f"{path} is a {type(leaf).__name__}; expected a float Tensor, or "
+                f"{instead}"
             )
         if not leaf.dtype.is_float:
             raise TypeError(
                 f"{path} has dtype {leaf.dtype}, which has no derivative; cast it to a "
-                "float type, or leave it out of argnums"
+                f"float type, or {instead}"
             )
         found.append(leaf)
     return structure.filled(found)
 
 
-def outputs(result: Any, what: str) -> tuple[list[Tensor], Structure]:
-    """What a function returned, as tensors; TypeError if it is anything else."""
+def outputs(
+    result: Any, what: str, instead: str = ""
+) -> tuple[list[Tensor], Structure]:
+    """What a function returned, as tensors; TypeError if it is anything else.
+
+    ``instead`` is the end of its message, where the transform has an alternative.
+    """
     leaves, structure = flatten(result)
     for leaf, path in zip(leaves, structure.paths("the result"), strict=True):
         if not isinstance(leaf, Tensor):
             raise TypeError(
                 f"{what}: {path} of the function is a {type(leaf).__name__}; expected "
-                "a Tensor (has_aux=True takes other things as second result)"
+                f"a Tensor{instead}"
             )
-    return leaves, structure
+    return [held_fast(t) for t in leaves], structure
 
 
 def fitting(tree: Any, like: Sequence[Tensor], structure: Structure, what: str) -> Any:

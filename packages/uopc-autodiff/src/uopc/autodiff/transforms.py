@@ -9,9 +9,11 @@ themselves functions of their arguments that can be transformed again.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from uopc.autodiff.errors import require_float
 from uopc.autodiff.forward import tangents
 from uopc.autodiff.gradient import gradient
 from uopc.autodiff.tracing import (
@@ -19,8 +21,9 @@ from uopc.autodiff.tracing import (
     differentiable,
     fitting,
     outputs,
+    require_function,
 )
-from uopc.autodiff.tree import mapped
+from uopc.autodiff.tree import flatten, mapped
 from uopc.tensor import Tensor
 from uopc.uop import UOp
 
@@ -45,16 +48,18 @@ class Call:
         f: Function,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        argnums: Sequence[int],
-        has_aux: bool = False,
+        argnums: Sequence[int] | None = None,
+        has_aux: bool | None = None,
     ) -> None:
+        """Call the function; None for a choice that the transform does not give."""
+        require_function(what, f)
         self.what = what
-        chosen = tuple(
-            differentiable(args[i], f"{what}: argument {i}") for i in argnums
-        )
+        numbers = range(len(args)) if argnums is None else argnums
+        every = argnums is None
+        chosen = tuple([_argument(what, i, args[i], every) for i in numbers])
         self.arguments = Arguments.of(chosen)
         full = list(args)
-        for i, traced in zip(argnums, self.arguments.traced(), strict=True):
+        for i, traced in zip(numbers, self.arguments.traced(), strict=True):
             full[i] = traced
         result = f(*full, **kwargs)
         self.aux: Any = None
@@ -62,7 +67,10 @@ class Call:
             if not isinstance(result, tuple) or len(result) != 2:
                 raise TypeError(f"{what}: with has_aux the function returns a pair")
             result, self.aux = result
-        self.results, self.structure = outputs(result, what)
+        instead = " (has_aux=True takes other things as second result)"
+        self.results, self.structure = outputs(
+            result, what, instead if has_aux is False else ""
+        )
 
     @property
     def nodes(self) -> list[UOp]:
@@ -72,12 +80,22 @@ class Call:
     def scalar(self) -> UOp:
         """The one scalar result; ValueError if it is anything else."""
         if len(self.results) != 1 or self.results[0].shape != ():
-            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in self.results)
+            if self.results:
+                got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in self.results)
+                got += "; reduce it with .sum() or .mean(), or use vjp or jacobian"
+            else:
+                got = repr(self.structure.filled([]))
             raise ValueError(
-                f"{self.what} needs a function with one scalar result, not {shapes}; "
-                "reduce it with .sum() or .mean(), or use vjp or jacobian"
+                f"{self.what} needs a function with one scalar result, not {got}"
             )
-        return self.results[0].uop
+        return self.float_nodes()[0]
+
+    def float_nodes(self) -> list[UOp]:
+        """The nodes of the results; TypeError for one that has no derivative."""
+        paths = self.structure.paths("the result")
+        for t, path in zip(self.results, paths, strict=True):
+            require_float(t.uop, f"{self.what}: {path} of the function")
+        return self.nodes
 
     def tensors(self, nodes: Sequence[UOp], *others: Tensor) -> list[Tensor]:
         """Graphs over the placeholders as tensors over the actual arguments."""
@@ -95,19 +113,52 @@ class Call:
         )
 
 
+def _argument(what: str, i: int, argument: Any, every: bool) -> Any:
+    """An argument to differentiate by; ``every`` says that all of them are."""
+    nested = flatten(argument)[1].kind is not None
+    if every:
+        instead = "close over it"
+    elif nested:
+        instead = "pass it outside of the structure, as an argument of its own"
+    else:
+        instead = "leave it out of argnums"
+    return differentiable(argument, f"{what}: argument {i}", instead)
+
+
+def require_choice(what: str, f: object, argnums: object) -> None:
+    """Raise TypeError for no function, or for argnums that name no positions."""
+    require_function(what, f)
+    given = argnums if isinstance(argnums, Sequence) else [argnums]
+    if isinstance(argnums, str) or not all(_is_position(i) for i in given):
+        raise TypeError(
+            f"{what}: argnums is {argnums!r}; expected an integer or a tuple of them"
+        )
+
+
+def _is_position(i: Any) -> bool:
+    try:
+        operator.index(i)
+    except TypeError:
+        return False
+    return not isinstance(i, bool)
+
+
 def positions(
     what: str, argnums: Argnums, args: Sequence[Any]
 ) -> tuple[tuple[int, ...], bool]:
     """The positions that argnums names, and whether it names a single one."""
-    single = isinstance(argnums, int)
-    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    single = not isinstance(argnums, Sequence)
+    given = [
+        operator.index(i)
+        for i in (argnums if isinstance(argnums, Sequence) else [argnums])
+    ]
     n = len(args)
     if any(not -n <= i < n for i in given) or len({i % n for i in given}) < len(given):
         raise ValueError(
             f"{what}: argnums {argnums} with {n} positional arguments; expected "
             "different positions among them"
         )
-    return tuple(i % n for i in given), single
+    return tuple([i % n for i in given]), single
 
 
 def value_and_grad(
@@ -129,10 +180,22 @@ def value_and_grad(
     a result that is not scalar.
     """
 
+    return named_value_and_grad("value_and_grad", f, argnums, has_aux)
+
+
+def named_value_and_grad(
+    what: str, f: Function, argnums: Argnums, has_aux: bool | None = None
+) -> Function:
+    """``value_and_grad`` whose errors name a transform that is made of it.
+
+    ``has_aux`` is None for one that does not give the choice.
+    """
+    require_choice(what, f, argnums)
+
     @functools.wraps(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        numbers, single = positions("grad", argnums, args)
-        call = Call("grad", f, args, kwargs, numbers, has_aux)
+        numbers, single = positions(what, argnums, args)
+        call = Call(what, f, args, kwargs, numbers, has_aux)
         root = call.scalar()
         found = gradient(root, call.arguments.placeholders)
         grads = call.arguments.filled(call.tensors(found))
@@ -147,7 +210,14 @@ def grad(f: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
 
     With ``has_aux`` it returns ``(gradient, aux)``.
     """
-    both = value_and_grad(f, argnums, has_aux)
+    return named_grad("grad", f, argnums, has_aux)
+
+
+def named_grad(
+    what: str, f: Function, argnums: Argnums, has_aux: bool | None = None
+) -> Function:
+    """``grad`` whose errors name a transform that is made of it, as above."""
+    both = named_value_and_grad(what, f, argnums, has_aux)
 
     @functools.wraps(f)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
@@ -163,7 +233,7 @@ def vjp(f: Function, *primals: Any) -> tuple[Any, Function]:
     The function takes a cotangent nested like the result, of its shapes and dtypes,
     and returns a tuple with one cotangent per argument: vector times Jacobian.
     """
-    call = Call("vjp", f, primals, {}, range(len(primals)))
+    call = Call("vjp", f, primals, {})
 
     def pullback(cotangent: Any) -> Any:
         given = fitting(cotangent, call.results, call.structure, "vjp: the cotangent")
@@ -195,17 +265,28 @@ def jvp(
 
     Args:
         f: the function.
-        primals: its arguments, a tuple.
+        primals: its arguments, a tuple or list.
         directions: one direction per argument, nested like it.
 
     Forward mode: the cost is about that of f, whatever the number of results.
     """
-    value, pushforward = linearize(f, *primals)
-    if not isinstance(directions, (tuple, list)):
-        raise TypeError(
-            "jvp: primals and directions are tuples, as in jvp(f, (x,), (v,))"
-        )
+    _require_tuples("jvp", primals, directions)
+    return _moved("jvp", f, primals, directions)
+
+
+def _moved(what: str, f: Function, primals: Any, directions: Any) -> tuple[Any, Any]:
+    """What ``jvp`` gives; errors name the transform that is made of it."""
+    value, pushforward = _linearized(what, f, primals)
     return value, pushforward(*directions)
+
+
+def _require_tuples(what: str, *given: Any) -> None:
+    for tree in given:
+        if not isinstance(tree, (tuple, list)):
+            raise TypeError(
+                f"{what}: primals and directions are tuples, as in {what}(f, (x,), "
+                f"(v,)), not a {type(tree).__name__}"
+            )
 
 
 def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
@@ -214,12 +295,16 @@ def linearize(f: Function, *primals: Any) -> tuple[Any, Function]:
     The function takes one direction per argument, nested like it, and can be called
     many times without calling f again.
     """
-    call = Call("jvp", f, primals, {}, range(len(primals)))
+    return _linearized("linearize", f, primals)
+
+
+def _linearized(what: str, f: Function, primals: Sequence[Any]) -> tuple[Any, Function]:
+    call = Call(what, f, tuple(primals), {})
 
     def pushforward(*directions: Any) -> Any:
         args = call.arguments
         given = fitting(
-            tuple(directions), args.tensors, args.structure, "jvp: the direction"
+            tuple(directions), args.tensors, args.structure, f"{what}: the direction"
         )
         moved = _pushed_forward(call.nodes, args.placeholders, given)
         return call.structure.filled(call.tensors(moved, *given))
@@ -246,8 +331,9 @@ def hvp(f: Function, primals: Sequence[Any], directions: Sequence[Any]) -> Any:
 
     Returns a tuple with one product per argument; twice to four times the cost of f.
     """
-    every = tuple(range(len(primals)))
-    _, product = jvp(grad(f, every), primals, directions)
+    _require_tuples("hvp", primals, directions)
+    slope = named_grad("hvp", f, tuple(range(len(primals))))
+    _, product = _moved("hvp", slope, primals, directions)
     return product
 
 

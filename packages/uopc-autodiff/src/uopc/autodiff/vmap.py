@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from uopc.autodiff.batching import batched, repeated
-from uopc.autodiff.tracing import Arguments, fresh, made, outputs
+from uopc.autodiff.tracing import Arguments, fresh, made, outputs, require_function
 from uopc.autodiff.tree import Structure, flatten
 from uopc.tensor import Tensor
 from uopc.uop import UOp
@@ -40,8 +40,10 @@ def vmap(
     one more axis in front, and sums are over the same elements in the same order.
 
     Raises ValueError for axes that do not fit, for lengths that differ and if nothing
-    is batched, NoBatchingRule for an op that has none.
+    is batched, NoBatchingRule for an op that has none; TypeError for an ``f`` that is
+    no function or returns what is no Tensor.
     """
+    require_function("vmap", f)
 
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
 from uopc.kernelize import Plan
 from uopc.plugins import registry
-from uopc.uop import OpDef
+from uopc.uop import BUILTIN_OPS, OpDef
 
 NAME = "c"
 
@@ -34,8 +34,10 @@ class CBackend:
         return None
 
     def supports(self, op: OpDef) -> bool:
-        """Elementwise ops with a spelling; all others are the compiler's."""
-        return op.kind != "elementwise" or (NAME, op) in registry().spellings
+        """Elementwise ops with a spelling, and of others what the compiler knows."""
+        if op.kind == "elementwise":
+            return (NAME, op) in registry().spellings
+        return op in BUILTIN_OPS
 
     def compile(self, plan: Plan) -> CProgram:
         """A native program for ``plan``."""

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from uopc.backend_c.cache import build
-from uopc.backend_c.load import load
+from uopc.backend_c.load import LoadError, load
 from uopc.backend_c.printer import KernelPrinter, global_buffers
 from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.toolchain import CompileError
 from uopc.config import get
 from uopc.kernelize import Kernel, Plan
+from uopc.plugins import registry
 from uopc.runtime import lower
 from uopc.uop import OpDef, Ops, UOp, toposort
 
@@ -68,12 +70,31 @@ def _arguments(kernel: Kernel, sink: UOp) -> list[int]:
     ]
 
 
+def _spelled_by(plan: Plan, spellings: Spellings) -> str:
+    """Which ops of a plan are spelled by which plugin."""
+    owners = registry().owners
+    found: dict[str, set[str]] = {}
+    for u in toposort(k.ast for k in plan.kernels):
+        if u.op in spellings:
+            owner = owners.get(("spellings", ("c", u.op)), "?")
+            found.setdefault(owner, set()).add(u.op.name)
+    rows = [
+        f"{', '.join(sorted(ops))} (plugin {owner!r})" for owner, ops in found.items()
+    ]
+    return f"ops of this program, by who spelled them in C: {'; '.join(rows) or 'none'}"
+
+
 class CProgram:
     """A compiled plan."""
 
     def __init__(self, plan: Plan, spellings: Spellings) -> None:
         self.source = print_plan(plan, spellings)
-        self._library = load(build(self.source, get("UOPC_OPT")))
+        try:
+            self._library = load(build(self.source, get("UOPC_OPT")))
+        except (CompileError, LoadError) as error:
+            # C that is wrong, or calls what there is not, is some spelling's text.
+            error.add_note(_spelled_by(plan, spellings))
+            raise
         self._run = self._library.function(ENTRY)
 
     def __call__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:

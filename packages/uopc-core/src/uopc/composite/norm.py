@@ -78,5 +78,6 @@ def variance(x: UOp, axes: Sequence[int], keepdim: bool, correction: float = 0) 
 def deviation(x: UOp, axes: Sequence[int], keepdim: bool, correction: float = 0) -> UOp:
     """The root of the variance, as a norm: its gradient at zero spread is 0."""
     left = max(count(x, axes) - correction, 0)
-    size = norm(centered(x, axes), 2, axes, keepdim)
-    return size * (1 / math.sqrt(left)) if left else size / 0.0
+    if not left:
+        return variance(x, axes, keepdim, correction).sqrt()  # NaN, and so its gradient
+    return norm(centered(x, axes), 2, axes, keepdim) * (1 / math.sqrt(left))

@@ -104,7 +104,7 @@ def make_plan(
         _require_values(order)
         if get("UOPC_CHECK"):
             check(order, "graph")
-        prepared = prepare(roots, leaves, supports)
+        prepared = prepare(roots, leaves, supports, backend)
         plan = _plans[key] = _build(prepared, buffers)
     return plan, buffers
 

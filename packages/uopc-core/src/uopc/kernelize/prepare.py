@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from uopc.dtype import f32, f64
-from uopc.plugins import current, lowered
+from uopc.plugins import current, endless, lowered, registry
 from uopc.uop import OpDef, Ops, UOp, toposort
 
 MAX_LOWERINGS = 32
@@ -20,33 +20,37 @@ def prepare(
     roots: Sequence[UOp],
     leaves: Mapping[UOp, UOp],
     supports: Callable[[OpDef], bool],
+    backend: str = "",
 ) -> list[UOp]:
     """The roots over ``leaves`` (already computed nodes and their buffers).
 
     Arithmetic on half types becomes arithmetic in f32. Ops that the backend does
     not support are replaced by their ``lower``, again and again until none is left.
-    Raises NotImplementedError for an op with neither a spelling nor a ``lower``.
+    Raises NotImplementedError for an op with neither a spelling nor a ``lower``, which
+    names the ``backend``, and RuntimeError for one whose ``lower`` leads back to it.
     """
-    rewritten, changed = _rewrite(roots, leaves, supports)
+    rewritten, changed = _rewrite(roots, leaves, supports, backend)
     for _ in range(MAX_LOWERINGS):
-        if not changed:
+        if changed is None:
             return rewritten
         # What an op is lowered to may have to be lowered in turn.
-        rewritten, changed = _rewrite(rewritten, {}, supports)
-    raise RuntimeError("lowering of ops does not come to an end")
+        rewritten, changed = _rewrite(rewritten, {}, supports, backend)
+    assert changed is not None
+    raise endless(changed)
 
 
 def _rewrite(
     roots: Sequence[UOp],
     leaves: Mapping[UOp, UOp],
     supports: Callable[[OpDef], bool],
-) -> tuple[list[UOp], bool]:
-    """The roots, and whether any op was lowered."""
+    backend: str,
+) -> tuple[list[UOp], UOp | None]:
+    """The roots, and a node that was lowered if any was."""
     order = toposort(roots, lambda n: () if n in leaves else n.src)
     halves = any(dtype.is_half for dtype in {u.dtype for u in order})
     ops = {u.op for u in order}
     unsupported = {op for op in ops if not supports(op)}
-    changed = False
+    changed: UOp | None = None
     new: dict[UOp, UOp] = {}
     for u in order:
         if u in leaves:
@@ -57,17 +61,29 @@ def _rewrite(
             continue  # around a constant it stays: a bare index is checked at once
         v = u.with_src(tuple([new[s] for s in u.src]))
         if halves and _is_half_work(v):
-            v, changed = _in_f32(v), True
+            changed = v if changed is None else changed
+            v = _in_f32(v)
         elif v.op in unsupported:
             if v.op.lower is None:
-                raise NotImplementedError(
-                    f"the backend has no spelling for {v.op.name} and the op has no "
-                    "'lower'; register one with the uopc_register_spellings hook"
-                    f"{current().failure_note()}"
-                )
-            v, changed = lowered(v), True
+                raise _not_spelled(v.op, backend)
+            v, changed = lowered(v), v
         new[u] = _grouped(_merged(v))
     return [new[r] for r in roots], changed
+
+
+def _not_spelled(op: OpDef, backend: str) -> NotImplementedError:
+    """The error about an op that a backend can do nothing with."""
+    others = [repr(name) for name, known in registry().spellings if known is op]
+    if op.kind == "elementwise":
+        advice = "register one with the uopc_register_spellings hook"
+    else:
+        advice = f"a {op.kind} op needs a 'lower'"
+    return NotImplementedError(
+        f"{f'backend {backend!r}' if backend else 'the backend'} has no spelling for "
+        f"{op.name} (backends that have one: {', '.join(others) or 'none'}) and the op "
+        f"has no 'lower'; {advice}, or run it in NumPy with UOPC_BACKEND=interp"
+        f"{current().failure_note()}"
+    )
 
 
 def _is_marker(u: UOp) -> bool:

@@ -26,7 +26,7 @@ from uopc.plugins.host import (
     registry,
     use,
 )
-from uopc.plugins.lowering import lowered
+from uopc.plugins.lowering import endless, lowered
 from uopc.plugins.registry import Command, DuplicateError, Registry
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "SpellingRegister",
     "VjpRegister",
     "current",
+    "endless",
     "hookimpl",
     "hookspec",
     "lowered",

@@ -10,6 +10,16 @@ if TYPE_CHECKING:
     from uopc.uop import UOp
 
 
+def endless(u: UOp) -> RuntimeError:
+    """The error about an op whose ``lower`` leads to ops that are lowered for ever."""
+    error = RuntimeError(
+        f"{u.op.name}: lowering it does not come to an end; 'lower' must write an op "
+        "in other ones, or in itself on something smaller"
+    )
+    note_owner(error, f"'lower' of op {u.op.name!r}", "ops", u.op.name)
+    return error
+
+
 def lowered(u: UOp) -> UOp:
     """The node written in other ops by its row's ``lower``, which is anybody's code.
 

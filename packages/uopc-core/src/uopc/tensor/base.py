@@ -15,6 +15,7 @@ from uopc.dtype import (
     DType,
     as_dtype,
     bf16,
+    boolean,
     f32,
     from_numpy,
     i32,
@@ -33,7 +34,7 @@ from uopc.tensor.values import (
     realize_all,
     release_unread,
 )
-from uopc.uop import Literal, Scalar, UOp, cast_array, scalar_dtype
+from uopc.uop import Literal, Ops, Scalar, UOp, cast_array, scalar_dtype
 
 if TYPE_CHECKING:
     from uopc.tensor.tensor import Tensor
@@ -108,22 +109,26 @@ class Base:
                 "gradient; use detach() for its value alone"
             )
         if wanted and not self._wants and self._leaf:
-            self._graph = None  # gradients start here, whatever it came from
-            now, *before = self._nodes()
-            if self._is_common(now):
-                self._own_buffer()
-            elif any(map(self._is_common, before)):
-                self._was = None
+            self._graph = self._was = None  # gradients start here, from now on
+            self._become_unique()
         self._wants = wanted
 
-    def _is_common(self, node: UOp) -> bool:
-        """Whether a node of this tensor may stand for something else as well.
+    def _become_unique(self) -> None:
+        """Have a node that nothing else is.
 
-        Equal graphs are one node, so a gradient with respect to a constant, or
-        to a node that another tensor has, would count all of its uses.
+        Equal graphs are one node, and a gradient with respect to a node counts all of
+        its uses.
         """
-        shared = any(t is not self and t.uop is node for t in live_tensors())
-        return shared or not reads_memory(node)
+        held_by = _view_of(self.uop)
+        if held_by.op is not Ops.BUFFER and reads_memory(self.uop):
+            # It is not computed yet, and need not be: what is told apart from other
+            # equal ones waits for a buffer of its own, of no elements.
+            nothing = new_buffer(empty(0, boolean), boolean)
+            self.uop = self.uop.after(nothing)
+        elif held_by.op is not Ops.BUFFER or any(
+            t is not self and _view_of(t.uop) is held_by for t in live_tensors()
+        ):
+            self._own_buffer()
 
     def _own_buffer(self) -> None:
         """Hold the value in a buffer that nobody else has."""
@@ -181,9 +186,6 @@ class Base:
             return f"<Tensor {self.dtype}{list(self.shape)} lazy{grad}>"
         text = np.array2string(self.numpy(), prefix="Tensor(", separator=", ")
         return f"Tensor({text}, dtype={self.dtype}{grad})"
-
-    # NumPy's operators leave mixed expressions to this class.
-    __array_ufunc__ = None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """What ``np.asarray(tensor)`` calls: the value, copied."""
@@ -263,9 +265,20 @@ class Base:
         """The tensor of ``function(node, *other nodes)``.
 
         This is how a function that is not a method, such as a plugin's op, joins in:
-        gradients flow through its result as through that of any method.
+        gradients flow through its result as through that of any method. It neither
+        broadcasts nor promotes: the nodes have the tensors' own shapes and dtypes.
+        Raises TypeError for an argument that is no Tensor or a result that is no UOp.
         """
-        return self._new(function(self.uop, *(t.uop for t in others)), *others)
+        for i, other in enumerate(others, 1):
+            if not isinstance(other, Base):
+                raise TypeError(
+                    f"apply: argument {i} is a {type(other).__name__}; expected a "
+                    "Tensor, or close over it"
+                )
+        node = function(self.uop, *(t.uop for t in others))
+        if not isinstance(node, UOp):
+            raise TypeError(f"apply: the function gave {node!r}; expected a UOp")
+        return self._new(node, *others)
 
     def _nodes(self) -> list[UOp]:
         """The nodes that stand for this value in graphs.
@@ -372,8 +385,13 @@ def _from_data(data: Any, dtype: DType | None) -> UOp:
     return new_buffer(flat, wanted).reshape(array.shape)
 
 
-def _is_plain(u: UOp) -> bool:
-    """Whether ``u`` is a mere view of a constant or a buffer."""
+def _view_of(u: UOp) -> UOp:
+    """What ``u`` is a mere view of, in the end."""
     while u.op.kind == "movement":
         u = u.src[0]
-    return u.op.kind == "leaf"
+    return u
+
+
+def _is_plain(u: UOp) -> bool:
+    """Whether ``u`` is a mere view of a constant or a buffer."""
+    return _view_of(u).op.kind == "leaf"

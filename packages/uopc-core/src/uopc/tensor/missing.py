@@ -6,12 +6,16 @@ import difflib
 
 # Names that users of torch and NumPy try first, and what does the same here.
 INSTEAD = {
+    "absolute": "abs()",
     "add": "the + operator",
     "all": "(x == 0).max() == False, or x.numpy().all()",
     "amax": "max(axis)",
     "amin": "min(axis)",
     "any": "(x != 0).max(), or x.numpy().any()",
     "astype": "cast(dtype)",
+    "bitwise_and": "the & operator",
+    "bitwise_or": "the | operator",
+    "bitwise_xor": "the ^ operator",
     "bmm": "the @ operator",
     "chunk": "slices, x[begin:end]",
     "clamp": "x.maximum(low).minimum(high)",
@@ -22,18 +26,35 @@ INSTEAD = {
     "cpu": "nothing: everything is on the CPU",
     "dim": "ndim",
     "div": "the / operator",
+    "divide": "the / operator",
     "double": "cast(f64)",
+    "equal": "the == operator",
     "float": "cast(f32)",
+    "floor_divide": "the // operator",
+    "greater": "the > operator",
+    "greater_equal": "the >= operator",
     "int": "cast(i32)",
+    "invert": "the ~ operator",
+    "left_shift": "the << operator",
+    "less": "the < operator",
+    "less_equal": "the <= operator",
     "long": "cast(i64)",
     "masked_fill": "mask.where(value, x)",
     "mm": "the @ operator",
     "mul": "the * operator",
+    "multiply": "the * operator",
+    "neg": "the - operator",
+    "negative": "the - operator",
+    "not_equal": "the != operator",
     "pow": "the ** operator",
+    "power": "the ** operator",
+    "remainder": "the % operator",
     "repeat": "expand(...) and reshape(...)",
+    "right_shift": "the >> operator",
     "size": "shape, or numel() for the number of elements",
     "split": "slices, x[begin:end]",
     "sub": "the - operator",
+    "subtract": "the - operator",
     "t": "T",
     "to": "cast(dtype)",
     "type": "cast(dtype)",
@@ -48,3 +69,14 @@ def hint(name: str, known: list[str]) -> str:
         return f"; use {INSTEAD[name]}"
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def no_ufunc(name: str, operands: int, known: list[str]) -> str:
+    """The message about a function of NumPy that was given a Tensor."""
+    if name in known:
+        instead = f"; use t.{name}({'' if operands == 1 else '...'}), or"
+    elif name in INSTEAD:
+        instead = f"; use {INSTEAD[name]}, or"
+    else:
+        instead = f", and there is no t.{name};"
+    return f"np.{name} takes no Tensor{instead} give it t.numpy(), a mere value"

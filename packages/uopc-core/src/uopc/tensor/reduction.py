@@ -243,7 +243,8 @@ class Reduction(Arithmetic):
         (see ``uopc.composite.one_hot_index``), unless it requires a gradient.
         """
         if not isinstance(other, Base):
-            raise TypeError(f"matmul: expected a Tensor, got {type(other).__name__}")
+            got = type(other).__name__
+            raise TypeError(f"matmul: expected a Tensor, got {got}; wrap it in one")
         try:
             dtype = promote(self.dtype, other.dtype)
         except TypeError as error:

@@ -10,7 +10,7 @@ from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.plugins import current
 from uopc.tensor.base import Base
-from uopc.tensor.missing import hint
+from uopc.tensor.missing import hint, no_ufunc
 from uopc.tensor.movement import _shape_of
 from uopc.tensor.order import Order
 from uopc.tensor.random import default as generator
@@ -18,6 +18,17 @@ from uopc.tensor.values import held, live_tensors, realize_all
 from uopc.uop import Literal, Ops, UOp, substitute, toposort
 
 __all__ = ["Tensor", "realize_all"]
+
+
+# What Python calls for an operator of NumPy with the tensor on the right.
+_REFLECTED = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__",
+    "divide": "__rtruediv__", "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__", "power": "__rpow__", "matmul": "__rmatmul__",
+    "bitwise_and": "__rand__", "bitwise_or": "__ror__", "bitwise_xor": "__rxor__",
+    "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
+    "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__",
+}  # fmt: skip
 
 
 class Tensor(Order):
@@ -41,6 +52,22 @@ class Tensor(Order):
         def __getattr__(self, name: str) -> Any:
             known = [n for n in dir(type(self)) if not n.startswith("_")]
             raise AttributeError(f"Tensor has no {name!r}{hint(name, known)}")
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        got = type(other).__name__
+        raise TypeError(f"matmul: expected a Tensor, got {got}; wrap it in one")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kw: Any) -> Any:
+        """What NumPy calls for ``array + tensor``, and for ``np.sin(tensor)``.
+
+        Operators with NumPy's on the left are those of this class. Its functions are
+        refused: no gradient would flow through what they return.
+        """
+        name = _REFLECTED.get(ufunc.__name__)
+        plain = method == "__call__" and not kw and len(inputs) == 2
+        if name is None or not plain or isinstance(inputs[0], Base):
+            raise TypeError(no_ufunc(ufunc.__name__, ufunc.nin, dir(type(self))))
+        return getattr(self, name)(inputs[0])
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: Any = f32, **kwargs: Any) -> Tensor:
@@ -122,8 +149,8 @@ class Tensor(Order):
             unused: what a parameter gets that this tensor does not depend on:
                 ``"zero"``, zeros; ``"none"``, nothing; ``"error"``, a RuntimeError.
 
-        Raises AssertionError unless this is a scalar, TypeError for a parameter of an
-        integer type, RuntimeError if no gradient engine is installed or if a
+        Raises AssertionError unless this is a scalar, TypeError if it or a parameter is
+        of an integer type, RuntimeError if no gradient engine is installed or if a
         parameter has been given a new value since this graph was built.
         """
         if unused not in ("zero", "none", "error"):
@@ -134,6 +161,11 @@ class Tensor(Order):
             raise AssertionError(
                 f"backward needs a scalar, got shape {self.shape}; reduce it first, "
                 "with .sum() or .mean()"
+            )
+        if not self.dtype.is_float:
+            raise TypeError(
+                f"backward: this has dtype {self.dtype}, which has no derivative; "
+                "compute it in a float type"
             )
         root = self.uop if self._graph is None else self._graph
         params = _leaves(root) if params is None else _parameters(params)

@@ -106,20 +106,21 @@ def _settle(t: Base, node: UOp, array: Any, replaced: list[UOp]) -> None:
     same = t.uop is node  # else it is settled already, or was assigned since
     home = t._home if same else None
     buf = held(node)
+    lasting = buf is not None or reads_memory(node)
     if buf is None:
         if home is None:
             buf = new_buffer(array, node.dtype)
         else:
             buf = next_version(home, array)
         # A plan may hold a node that reads nothing for good, so its value is not
-        # kept by the node. The tensor has it: without a buffer it is a leaf.
-        if reads_memory(node):
+        # kept by the node. The tensor has it: no gradient goes through such a node.
+        if lasting:
             _computed[node] = buf
     if home is not None:
         # Random counters are read by nodes that are no tensors yet; 8 bytes each.
         replaced += [] if any(t is s for s in state) else [home]
         t._home = None
-    if same and t._leaf:
+    if same and (t._leaf or not lasting):
         # The value replaces the graph, so that a loop that feeds on itself does
         # not grow; ``backward`` still finds the graph of this one step.
         t._graph = None if t._assigned or t.requires_grad else node

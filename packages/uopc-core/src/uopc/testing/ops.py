@@ -6,12 +6,14 @@ NumPy meaning and, if there is one, its ``lower``. Nothing is said twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from uopc.dtype import DTYPES, DType, f64
 from uopc.interp import evaluate
+from uopc.plugins import lowered, note_owner
 from uopc.runtime import backend_named, new_buffer, realize
 from uopc.simplify import fold
 from uopc.spec import check
@@ -34,9 +36,11 @@ def check_op(op: OpDef, backends: Sequence[str] = ("interp",), order: int = 2) -
 
     Raises AssertionError, naming the op, the sample and what is wrong: the text form
     reads back, the stage specification lets it pass, the meaning has the inferred
-    shape and dtype, ``commutative``, ``exact`` and ``identity`` hold, ``lower`` means
-    the same, backends compute it, and a differentiable op has the gradient that
-    ``check_vjp`` demands, up to ``order`` (if a gradient engine is installed).
+    shape and dtype and is total, whatever the domain, ``commutative``, ``exact`` and
+    ``identity`` hold, ``lower`` means the same, backends compute it, and a
+    differentiable op has the gradient that ``check_vjp`` demands, up to ``order`` (if a
+    gradient engine is installed). What the row's own functions raise is the cause of
+    one, with a note that names its plugin.
     """
     if len(op.doc.splitlines()) != 1 or not op.doc.endswith("."):
         raise AssertionError(f"{op.name}: 'doc' must be one line, a sentence")
@@ -47,11 +51,14 @@ def check_op(op: OpDef, backends: Sequence[str] = ("interp",), order: int = 2) -
         _require(parse_uir(to_uir(u)) is u, u, "the text form reads back otherwise")
         if op.kind == "loop":
             continue
-        _check_meaning(u)
-        if op.kind == "elementwise":
-            _check_special_values(u)
+        with _named(u, "the meaning at inputs of its domain"):
+            _check_meaning(u)
+        if op.kind == "elementwise" and op.numpy is not None:
+            with _named(u, "its promises at special values"):
+                _check_special_values(u)
         if op.lower is not None and u.dtype is f64:
-            _check_lower(u)
+            with _named(u, "comparing 'lower' with the meaning"):
+                _check_lower(u)
     if op.kind != "loop" and op is not Ops.PARAM:
         for name in backends:
             _check_backend(nodes, name)
@@ -63,6 +70,23 @@ def check_op(op: OpDef, backends: Sequence[str] = ("interp",), order: int = 2) -
 def _require(holds: bool, u: UOp, what: str) -> None:
     if not holds:
         raise AssertionError(f"{u.op.name}: {what}, in\n{to_uir(u)}")
+
+
+@contextmanager
+def _named(u: UOp, what: str) -> Iterator[None]:
+    """Names what was checked in what a function of the row raises, and its plugin."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        failure = AssertionError(f"{u.op.name}: {what}: {said}, in\n{to_uir(u)}")
+        for note in getattr(error, "__notes__", ()):
+            failure.add_note(note)
+        if not hasattr(failure, "__notes__"):
+            note_owner(failure, f"row of op {u.op.name!r}", "ops", u.op.name)
+        raise failure from error
 
 
 def _bound(u: UOp, inputs: Inputs) -> UOp:
@@ -104,11 +128,12 @@ def _check_special_values(u: UOp) -> None:
         for i, (s, x) in enumerate(zip(u.src, flat, strict=True))
     )
     with np.errstate(all="ignore"):
-        value = u.op.compute(UOp(u.op, leaves, u.arg), *flat)
+        value = _total(u, UOp(u.op, leaves, u.arg), flat)
         if u.op.commutative:
-            swapped = u.op.compute(UOp(u.op, leaves[::-1], u.arg), *flat[::-1])
+            swapped = _total(u, UOp(u.op, leaves[::-1], u.arg), flat[::-1])
             _require(not unequal(value, swapped).any(), u, "is not commutative")
     if u.op.identity is not None:
+        _require(len(flat) == 2, u, "'identity' is for ops of two sources")
         neutral = flat[1] == u.op.identity(u.dtype)
         same = (value == flat[0]) | (value != value) & (flat[0] != flat[0])
         _require(bool(same[neutral].all()), u, "'identity' changes the other source")
@@ -123,17 +148,42 @@ def _check_special_values(u: UOp) -> None:
             _require(not unequal(constant, value[k]).any(), u, "folds to another value")
 
 
+def _total(u: UOp, node: UOp, sources: Sequence[Array]) -> Array:
+    """The meaning at special values, of which it may refuse none."""
+    try:
+        return node.op.compute(node, *sources)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        failure = AssertionError(
+            f"{u.op.name}: the meaning raises {said}, at special values"
+            f"{_refused(node, sources)}: it must be total, defined for every value of "
+            f"its dtype, outside of 'domain' as well (NaN is fine), in\n{to_uir(u)}"
+        )
+        what = f"NumPy meaning of op {u.op.name!r}"
+        note_owner(failure, what, "ops", u.op.name)
+        raise failure from error
+
+
+def _refused(node: UOp, sources: Sequence[Array]) -> str:
+    """The first values that a meaning raises at by themselves, for a message."""
+    for k in range(sources[0].size):
+        each = [x[k : k + 1] for x in sources]
+        leaves = (UOp.param(i, s.dtype, (1,)) for i, s in enumerate(node.src))
+        try:
+            node.op.compute(UOp(node.op, tuple(leaves), node.arg), *each)
+        except Exception:
+            return f" such as {', '.join(str(x[0]) for x in each)}"
+    return ""
+
+
 def _check_lower(u: UOp) -> None:
-    assert u.op.lower is not None
-    low = u.op.lower(u)
-    same = (low.shape, low.dtype) == (u.shape, u.dtype)
-    _require(same, u, f"'lower' gives {low.dtype}{list(low.shape)}")
+    low = lowered(u)
     _require(u.op not in {v.op for v in toposort([low])}, u, "'lower' uses the op")
     inputs = sample_inputs(u)
     if u.op.numpy is not None:
-        value, lowered = evaluate([u, low], inputs)
-        near = np.allclose(value, lowered, rtol=LOWERED_DIGITS, atol=LOWERED_DIGITS)
-        _require(near, u, f"'lower' gives {lowered}, not {value}")
+        value, written = evaluate([u, low], inputs)
+        near = np.allclose(value, written, rtol=LOWERED_DIGITS, atol=LOWERED_DIGITS)
+        _require(near, u, f"'lower' gives {written}, not {value}")
 
 
 def _check_backend(nodes: Sequence[UOp], name: str) -> None:
@@ -142,10 +192,10 @@ def _check_backend(nodes: Sequence[UOp], name: str) -> None:
     bound = [_bound(u, x) for u, x in zip(nodes, inputs, strict=True)]
     memory = realize(bound, None, backend_named(name))
     for u, x, flat in zip(nodes, inputs, memory, strict=True):
-        lowered = u if u.op.numpy is not None or u.op.lower is None else u.op.lower(u)
-        if lowered.op in (Ops.BUFFER, Ops.PARAM):
+        meant = u if u.op.numpy is not None or u.op.lower is None else lowered(u)
+        if meant.op in (Ops.BUFFER, Ops.PARAM):
             continue
-        (want,) = evaluate_bounded([lowered], x)
+        (want,) = evaluate_bounded([meant], x)
         got = u.dtype.load(flat).reshape(u.shape)
         bad = differences(got, want).any()
         _require(not bad, u, f"{name} gives {got}, not {want.value}")

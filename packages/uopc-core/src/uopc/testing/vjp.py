@@ -12,7 +12,7 @@ from uopc.runtime import backend_named, new_buffer, realize
 from uopc.tensor import Tensor
 from uopc.testing.bounded import Array
 from uopc.testing.samples import op_samples, sample_inputs
-from uopc.testing.slopes import apart
+from uopc.testing.slopes import apart, first
 from uopc.testing.vjp_levels import Built, Counts, Level, Sample, has_engine, like
 from uopc.uir import to_uir
 from uopc.uop import OpDef, Ops, UOp, substitute, toposort
@@ -55,16 +55,19 @@ def check_vjp(
     includes forward over reverse. Differences are of fourth order, in float64.
 
     Returns how much was compared. Raises AssertionError that names op, sample, source
-    and element and gives both numbers, or says that the sample is at a kink; TypeError
-    for any float type but f64; ValueError if there is nothing to check; RuntimeError
-    without a gradient engine.
+    and element and gives both numbers, or says that the sample is at a kink or where
+    differences do not settle; TypeError for any float type but f64 and for what is no
+    op, function or array; ValueError if there is nothing to check; RuntimeError without
+    a gradient engine.
     """
     if not has_engine():
         raise RuntimeError("check_vjp needs a gradient engine: install uopc-autodiff")
     if isinstance(what, OpDef):
         points = _of_op(what, samples, seed)
-    else:
+    elif callable(what):
         points = _of_function(what, samples, seed, argnums, uops)
+    else:
+        raise TypeError(f"check_vjp takes an op or a function, not {what!r}")
     counts = Counts()
     built: list[Built] = []
     for point in points:
@@ -174,12 +177,12 @@ def _of_call(
         raise TypeError(f"{name}: a sample is a tuple of arguments, not {call!r}")
     data: dict[UOp, Array] = {}
     for k, argument in enumerate(call):
-        value = _value(argument, rng)
+        value = _value(name, k, argument, rng)
         dtype = from_numpy(value.dtype)
         if dtype.is_float:
             _require_f64(name, f"argument {k}", dtype)
         data[like(UOp.param(0, dtype, value.shape))] = value
-    result = f(*data) if uops else f(*(Tensor(p) for p in data)).uop
+    result = _result(f, name, list(data), uops)
     _require_f64(name, "the result", _unfit(result))
     chosen = range(len(data)) if argnums is None else argnums
     floats = [(k, p) for k, p in enumerate(data) if p.dtype is f64 and k in chosen]
@@ -192,9 +195,33 @@ def _of_call(
     return Sample(name, text, (result,), inputs, names, data)
 
 
-def _value(argument: Any, rng: np.random.Generator) -> Array:
-    shape = isinstance(argument, tuple) and all(type(n) is int for n in argument)
-    return np.array(rng.standard_normal(argument) if shape else argument)
+def _result(f: Callable[..., Any], name: str, leaves: list[UOp], uops: bool) -> UOp:
+    result = f(*leaves) if uops else f(*map(Tensor, leaves))
+    kind = UOp if uops else Tensor
+    if not isinstance(result, kind):
+        raise TypeError(
+            f"{name}: gave a {type(result).__name__}, expected one {kind.__name__}"
+        )
+    return result.uop if isinstance(result, Tensor) else result
+
+
+def _value(name: str, k: int, argument: Any, rng: np.random.Generator) -> Array:
+    """The array that an argument is, or one of the shape that it is."""
+    sequence = isinstance(argument, (tuple, list))
+    if isinstance(argument, tuple) and all(type(n) is int for n in argument):
+        return np.array(rng.standard_normal(argument))
+    nested = sequence and any(isinstance(a, (np.ndarray, Tensor)) for a in argument)
+    try:
+        value = np.array(argument)
+        if not nested and value.dtype.kind not in "OUSmMc":
+            return value
+    except ValueError:  # rows of several lengths
+        pass
+    raise TypeError(
+        f"{name}: argument {k} is a {type(argument).__name__}, and arguments are "
+        "arrays or shapes, not nested; wrap the function in one that takes its arrays "
+        "one by one"
+    )
 
 
 # -- backends -----------------------------------------------------------------------
@@ -216,9 +243,8 @@ def _check_backend(built: Sequence[Built], name: str, counts: Counts) -> None:
             counts.comparisons += 1
             bad = apart(got, want, BACKEND_DIGITS)
             if bad.any():
-                at = np.unravel_index(bad.argmax(), bad.shape)
+                at = first(bad)
                 raise b.sample.fail(
-                    f"{b.what}, number {k}, is {got[at]:.9g} at "
-                    f"{[int(j) for j in at]} on backend {name!r}, expected "
-                    f"{want[at]:.9g}"
+                    f"{b.what}, number {k}, is {got[at]:.9g} at {list(at)} on "
+                    f"backend {name!r}, expected {want[at]:.9g}"
                 )

@@ -13,7 +13,7 @@ from uopc.dtype import f64
 from uopc.interp import evaluate
 from uopc.plugins import current
 from uopc.testing.bounded import Array
-from uopc.testing.slopes import Path, apart, weighted
+from uopc.testing.slopes import Path, Verdict, apart, first, weighted
 from uopc.uop import UOp
 
 ELEMENTS = 256  # of a source, looked at one by one once something is wrong
@@ -111,12 +111,13 @@ class Level:
     def check(self, directions: int) -> None:
         """Raise AssertionError for the first thing that is wrong."""
         values = self._evaluated(self.what, self.grads, self.data)
+        # First, since differences would call it off and not say why.
+        if "reverse" in self.modes:
+            self._check_linear(values)
         for _ in range(directions if "reverse" in self.modes else 0):
             self.counts.directions += 1
             for i, p in enumerate(self.sample.inputs):
                 self._check_source(i, self._drawn(p), values[i])
-        if "reverse" in self.modes:
-            self._check_linear(values)
         if "forward" in self.modes:
             self._check_forward(values)
 
@@ -170,44 +171,55 @@ class Level:
         p = self.sample.inputs[i]
         path = self._path({p: v})
         self.counts.comparisons += 1
-        wanted = path.off_total(weighted([g], [v]))
-        if wanted is None:
+        found = weighted([g], [v])
+        verdict = path.off_total(found)
+        if verdict is None:
             return
-        self._require_smooth(path, f"{self.sample.names[i]}")
-        raise self.sample.fail(self._element(i, g) or (
-            f"{self.what} by {self.sample.names[i]} is off along a direction: got "
-            f"{weighted([g], [v]):.9g}, by differences {wanted:.9g}"
-        ))  # fmt: skip
+        self._check_elements(i, g)
+        name = self.sample.names[i]
+        if verdict.unsure:
+            raise self._unsure(name, verdict)
+        raise self.sample.fail(
+            f"{self.what} by {name} is off along a direction: got {found:.9g}, by "
+            f"differences {verdict.wanted:.9g}"
+        )
 
-    def _element(self, i: int, g: Array) -> str:
-        """Which elements of the gradient are off; "" if none is by itself."""
+    def _check_elements(self, i: int, g: Array) -> None:
+        """Raise for the elements of the gradient that are off by themselves, if any."""
         p, name = self.sample.inputs[i], self.sample.names[i]
-        off = []
+        off: list[tuple[list[int], float, float]] = []
+        unsure: list[tuple[list[int], Verdict]] = []
         for at in itertools.islice(np.ndindex(p.shape), ELEMENTS):
             unit = np.zeros(p.shape)
             unit[at] = 1.0
-            path = self._path({p: unit})
-            wanted = path.off_total(float(g[at]))
-            if wanted is not None:
-                self._require_smooth(path, f"{name} at {list(at)}")
-                off.append((at, float(g[at]), wanted))
-        if not off:
-            return ""
-        at, got, wanted = max(off, key=lambda e: abs(e[1] - e[2]))
-        hint = "" if g.any() else "; it is 0 everywhere: does the rule return None?"
-        return (
-            f"{self.what} by {name} is off at {list(at)}: got {got:.9g}, by "
-            f"differences {wanted:.9g} ({len(off)} of {g.size} elements are off){hint}"
-        )
-
-    def _require_smooth(self, path: Path, where: str) -> None:
-        sides = path.sides()
-        if sides is not None:
+            verdict = self._path({p: unit}).off_total(float(g[at]))
+            if verdict is not None and verdict.unsure:
+                unsure.append((list(at), verdict))
+            elif verdict is not None:
+                off.append((list(at), float(g[at]), float(verdict.wanted)))
+        if off:
+            where, got, wanted = max(off, key=lambda e: abs(e[1] - e[2]))
             raise self.sample.fail(
-                f"{where}: the sample is at a kink or a jump, where nothing can be "
-                f"checked: from the left the difference is {sides[0]:.6g}, from the "
-                f"right {sides[1]:.6g}; choose another sample"
+                f"{self.what} by {name} is off at {where}: got {got:.9g}, by "
+                f"differences {wanted:.9g} ({len(off)} of {g.size} elements are off)"
+                f"{'' if g.any() else self._zero_hint()}"
             )
+        if unsure:
+            where, verdict = unsure[0]
+            raise self._unsure(f"{name} at {where}", verdict)
+
+    def _zero_hint(self) -> str:
+        detached = ", or is its second derivative detached" * (self.order > 1)
+        return f"; it is 0 everywhere: does the rule return None{detached}?"
+
+    def _unsure(
+        self, where: str, verdict: Verdict, at: tuple[int, ...] = ()
+    ) -> AssertionError:
+        return self.sample.fail(
+            f"{where}: the sample is at a kink or a jump of {self._function()}, or "
+            f"differences show nothing there, so that nothing can be checked: "
+            f"{verdict.reason(at)}; choose another sample"
+        )
 
     def _check_linear(self, values: Sequence[Array]) -> None:
         """Twice one cotangent minus three times another gives the same of gradients."""
@@ -218,12 +230,12 @@ class Level:
         each = zip(self.sample.names, values, theirs, both, strict=True)
         for name, a, b, c in each:
             self.counts.comparisons += 1
-            bad = apart(c, 2 * a - 3 * b)
+            bad = apart(c, 2 * a - 3 * b) & np.isfinite(a) & np.isfinite(b)
             if bad.any():
-                at = np.unravel_index(bad.argmax(), bad.shape)
+                at = first(bad)
                 raise self.sample.fail(
                     f"{self.what} by {name} is not linear in the cotangent at "
-                    f"{[int(k) for k in at]}: 2 a - 3 b gives {c[at]:.9g}, expected "
+                    f"{list(at)}: 2 a - 3 b gives {c[at]:.9g}, expected "
                     f"{2 * a[at] - 3 * b[at]:.9g}"
                 )
 
@@ -247,13 +259,16 @@ class Level:
         self.counts.comparisons += len(tangents) + 1
         off = path.off(tangents)
         if off is not None:
-            self._require_smooth(path, "all sources")
-            k, (bad, wanted) = next((k, o) for k, o in enumerate(off) if o[0].any())
-            at = np.unravel_index(bad.argmax(), bad.shape)
-            raise s.fail(
-                f"{what} is off at {[int(j) for j in at]} of result {k}: got "
-                f"{tangents[k][at]:.9g}, by differences {wanted[at]:.9g}"
-            )
+            for k, v in enumerate(off):
+                if v.wrong.any():
+                    at = first(v.wrong)
+                    raise s.fail(
+                        f"{what} is off at {list(at)} of result {k}: got "
+                        f"{tangents[k][at]:.9g}, by differences {v.wanted[at]:.9g}"
+                    )
+            k, v = next((k, v) for k, v in enumerate(off) if v.unsure.any())
+            at = first(v.unsure)
+            raise self._unsure(f"result {k} at {list(at)}", v, at)
         forward = weighted(tangents, path.weights)
         backward = weighted(values, drawn)
         if apart(np.asarray(forward), np.asarray(backward)).any():
