@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +123,15 @@ def test_equal_calls_are_equal_graphs() -> None:
     (plan, _), (again, _) = (make_plan([f(t).uop]) for t in (T(A), T(B)))
     assert plan is again
     assert len(plan.kernels) == 1
+
+
+def test_the_values_of_a_call_are_not_kept() -> None:
+    f, x = cube(), T(A)
+    near(grad(lambda x: f(x).sum())(x), 3 * A**2)
+    gone = weakref.ref(x.uop.src[0])
+    del x
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_zero_is_not_minus_zero_as_a_constant_argument() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from uopc.autodiff.rules.selection import custom_name
@@ -143,7 +143,9 @@ class _Rule:
             tuple([(t.shape, t.dtype) for t in self.results]),
             *(_static(a) for a in (self.arguments, self.residuals)),
         )  # fmt: skip
-        # Only shapes and types are looked at later.
+        # Only nesting, shapes and types are looked at later. A rule is kept, and would
+        # keep all values of the first call.
+        self.arguments, self.residuals = map(_emptied, (self.arguments, self.residuals))
         self.results = tuple([Tensor(t.uop.const_like(0)) for t in self.results])
 
     def __call__(self, u: UOp, g: UOp) -> tuple[UOp | None, ...]:
@@ -197,6 +199,13 @@ def _static(arguments: Arguments) -> tuple[Any, ...]:
     tensors = set(arguments.at)
     others = [leaf for i, leaf in enumerate(arguments.leaves) if i not in tensors]
     return (arguments.structure, tuple(arguments.at), *map(_hashable, others))
+
+
+def _emptied(arguments: Arguments) -> Arguments:
+    """The arguments without their tensors."""
+    at = set(arguments.at)
+    leaves = [None if i in at else x for i, x in enumerate(arguments.leaves)]
+    return replace(arguments, leaves=leaves)
 
 
 def _hashable(leaf: Any) -> Any:
