@@ -288,3 +288,12 @@ def test_making_a_leaf_computes_nothing_and_shares_plans() -> None:
         return len(_plans)
 
     assert train() == train()
+
+
+def test_a_result_that_reads_nothing_has_a_gradient_before_and_after_reading() -> None:
+    w = tensor(1.0, 2.0)
+    zeros = w.apply(lambda u: u.const_like(0))
+    for total in (1.0, 2.0):
+        (w + zeros).sum().backward([w])
+        assert grad_of(w) == [total, total]
+        assert zeros.tolist() == [0.0, 0.0]

@@ -290,7 +290,6 @@ WAYS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "grad": lambda f: grad(lambda x: f(x).sum())(X),
     "jvp": lambda f: jvp(f, (X,), (X,)),
     "interp": lambda f: run_on("interp", f),
-    "c": lambda f: run_on("c", f),
 }
 
 
