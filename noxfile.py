@@ -10,6 +10,8 @@ which a debugger needs.
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -138,6 +140,23 @@ def autodiff(session: nox.Session) -> None:
 def backend_c(session: nox.Session) -> None:
     """Test uopc-backend-c without gradients."""
     run_tests(session, ["uopc-core", "uopc-backend-c"], ["tests/backend_c"])
+
+
+@nox.session(requires=["build"])
+def clang(session: nox.Session) -> None:
+    """Test uopc-backend-c with clang, and with the compiler of the ziglang wheel."""
+    if shutil.which("clang") is None:
+        if os.geteuid() or shutil.which("apt-get") is None:
+            session.skip("NOT TESTED: there is no clang, and installing it takes root")
+        words = ("apt-get", "install", "-y", "--no-install-recommends", "clang")
+        session.run(*words, external=True)
+    session.env["UOPC_CC"] = "clang"
+    run_tests(session, ["uopc-core", "uopc-backend-c"], ["tests/backend_c"])
+    session.install(f"{wheel(session, 'uopc-backend-c')}[zig]")
+    python = Path(session.virtualenv.location).resolve() / "bin" / "python"
+    session.env["UOPC_CC"] = f"{shlex.quote(str(python))} -m ziglang cc"
+    # It takes a second or so for each program: what is tested is the compiler.
+    session.run("python", "-m", "pytest", "tests/backend_c/test_program.py", "-q")
 
 
 @nox.session(requires=["build"])

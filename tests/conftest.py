@@ -2,11 +2,14 @@
 
 import gc
 import os
+import sys
 
 import pytest
 
 # Every graph is legal at its stage, and its text reads back as the same graph.
 os.environ.setdefault("UOPC_CHECK", "2")
+# Tests count how many plans there are, so none is let go behind their back.
+os.environ.setdefault("UOPC_PLANS", "1000000")
 
 
 def pytest_collection_finish() -> None:
@@ -16,6 +19,12 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    """No test inherits the misses of others, which make a warning of a constant."""
+    if constants := sys.modules.get("uopc.kernelize.constants"):
+        constants._seen.clear()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from uopc.backend_c import cache, load
+from uopc.backend_c import cache, load, room
+from uopc.backend_c import folder as cache_folder
 
 
 @pytest.fixture
@@ -18,12 +19,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder = tmp_path / "cache"
     monkeypatch.setenv("UOPC_CACHE_DIR", str(folder))
     monkeypatch.delenv("UOPC_CC", raising=False)
-    monkeypatch.setattr(cache, "_private", None)
-    monkeypatch.setattr(cache, "_warned", set())
-    monkeypatch.setattr(cache, "_swept", set())
+    monkeypatch.setattr(cache_folder, "_private", None)
+    monkeypatch.setattr(cache_folder, "_warned", set())
+    monkeypatch.setattr(room, "_swept", set())
+    monkeypatch.setattr(room, "_bytes", {})
+    monkeypatch.setattr(room, "in_use", set())
     cache.stats.reset()
     yield folder
-    cache._remove_private()
+    cache_folder._remove_private()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The disk cache: what an entry is, its key, damage and interruptions."""
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -128,8 +129,8 @@ def test_two_processors_have_two_entries(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_texts_do_not_run_into_each_other():
-    assert cache._digest(["ab", "c"]) != cache._digest(["a", "bc"])
-    assert cache._digest(["a", ""]) != cache._digest(["a"])
+    assert cache.digest(["ab", "c"]) != cache.digest(["a", "bc"])
+    assert cache.digest(["a", ""]) != cache.digest(["a"])
 
 
 # Damage
@@ -155,6 +156,34 @@ def test_a_damaged_object_is_rebuilt_before_it_is_opened(damage: str, call: Run)
     assert cache.intact(made)
     assert counts() == (2, 0, 2, 1)
     assert call(made, 1) == 8
+
+
+@pytest.mark.parametrize("kind", ["machine", "class", "no ELF"])
+def test_an_object_for_another_machine_is_not_opened(kind: str, call: Run):
+    """Its checksum is right: only its head tells."""
+    made = cache.build(SOURCE, 1)
+    data = bytearray(made.read_bytes())
+    data[{"machine": 18, "class": 4, "no ELF": 0}[kind]] ^= 0x5
+    made.write_bytes(data)
+    line = f"{hashlib.sha256(data).hexdigest()}  {made.name}\n"
+    made.with_name(f"{made.name}.sha256").write_text(line)
+    assert not cache.intact(made)
+    assert cache.build(SOURCE, 1) == made
+    assert counts() == (2, 0, 2, 1)
+    assert call(made, 1) == 8
+
+
+def test_an_object_that_others_own_or_may_write_is_not_opened(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made = cache.build(SOURCE, 1)
+    made.chmod(0o722)
+    assert not cache.intact(made)
+    assert cache.build(SOURCE, 1) == made
+    assert cache.intact(made)
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    assert not cache.intact(made)
 
 
 @pytest.mark.parametrize("text", [None, "", "0" * 64, "not hexadecimal\n", "\0\xff"])
@@ -224,32 +253,47 @@ def test_an_interrupt_stops_the_compiler_and_cleans_up(
     assert [name[-2:] for name in names(own_cache)] == [".c"]
 
 
-def test_eight_processes_build_the_same_entries(
+def test_sixteen_processes_start_on_an_empty_cache(
     own_cache: Path, script: Script, environment: Environment
 ):
+    """All at once: the parent has imported everything and forks behind a barrier."""
     text = """
-import ctypes
-from uopc.backend_c import cache, load
-for k in range(4):
-    units = {"a": f"int k(void) {{ return {k}; }}",
-             "b": "int k(void); void f(void **p) { *(int *)p[0] = 10 + k(); }"}
-    cell = ctypes.c_int()
-    table = (ctypes.c_void_p * 1)(ctypes.addressof(cell))
-    load.load(cache.build(units, 1)).function("f")(ctypes.addressof(table))
-    print(cell.value)
+import multiprocessing, os, sys
+import numpy as np
+from uopc.backend_c import cache
+from uopc.tensor import Tensor
+
+fork = multiprocessing.get_context("fork")
+gate, right = fork.Barrier(16), fork.Value("i", 0)
+
+def work():
+    x = Tensor(np.arange(4, dtype=np.float32))
+    gate.wait()
+    if (x * 2 + 1).tolist() == [1, 3, 5, 7]:
+        with right:
+            right.value += 1
+
+running = [fork.Process(target=work) for _ in range(16)]
+for process in running:
+    process.start()
+for process in running:
+    process.join(120)
+print(right.value)
 """
-    command = script(text)
-    running = [
-        subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
-        for _ in range(8)
-    ]
-    for process in running:
-        assert process.communicate(timeout=120)[0].split() == ["10", "11", "12", "13"]
-        assert process.returncode == 0
+    done = subprocess.run(
+        script(text),
+        env=environment(UOPC_BACKEND="c", UOPC_CHECK="1"),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=150,
+    )
+    assert done.stdout == "16\n"
     objects = list(own_cache.glob("*.so"))
-    assert len(objects) == 4
+    assert len(objects) == 1
     assert all(cache.intact(entry) for entry in objects)
-    assert len(names(own_cache)) == 4 * 4
+    kinds = {name.partition(".")[2] for name in names(own_cache)}
+    assert kinds <= {"c", "so", "so.sha256", "plan"}
 
 
 def test_leavings_of_killed_processes_are_swept_once_old(own_cache: Path):

@@ -15,7 +15,7 @@ SOURCE = "void f(void **p) { ((int *)p[0])[0] += 7; }\n"
 def test_closing_twice_is_fine():
     library = load.load(cache.build(SOURCE, 1))
     function = library.function("f")
-    assert (function.argtypes, function.restype) == ([ctypes.c_void_p], None)
+    assert (function.argtypes, function.restype) == ((ctypes.c_void_p,), None)
     library.close()
     library.close()
     with pytest.raises(load.LoadError, match="is closed"):

@@ -161,15 +161,3 @@ def test_units_are_compiled_at_once(
     monkeypatch.setattr(cpu, "cores", lambda: 2)
     monkeypatch.setattr(toolchain, "TIMEOUT", 20.0)
     assert cache.build({"a": SOURCE, "b": "int b;"}, 1).is_file()
-
-
-def test_progress_is_shown_on_a_terminal_past_a_second(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    now = time.monotonic()
-    assert toolchain._progress(now - 2, "", 1, 3) == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    assert toolchain._progress(now, "", 1, 3) == ""
-    shown = toolchain._progress(now - 2, "", 1, 3)
-    assert toolchain._progress(now - 2, shown, 1, 3) == shown
-    assert capsys.readouterr().err == "\ruopc: compiling, 1 of 3 done"

@@ -113,7 +113,7 @@ def test_a_pass_that_changes_a_meaning_is_noticed(monkeypatch) -> None:
         shorter = UOp(Ops.RANGE, (), (number, extent - 1, dtype))
         return substitute([sink], {loop: shorter})[0]
 
-    monkeypatch.setattr(sys.modules["uopc.runtime.lower"], "rangeify", forgets_one)
+    monkeypatch.setattr(sys.modules["uopc.rangeify"], "rangeify", forgets_one)
     with overriding(UOPC_CHECK=2, UOPC_OPT=0):
         lower(BUF + 1.0, "e_6")  # a legal program, if a wrong one
     with (

@@ -35,7 +35,7 @@ OTHERS = {
 }
 EXTRAS = {
     "uopc-core": {"testing": {"hypothesis"}},
-    "uopc-backend-c": {"zig": {"ziglang"}},
+    "uopc-backend-c": {"progress": {"tqdm"}, "zig": {"ziglang"}},
     "uopc-nn": {"plot": {"matplotlib"}},
 }
 PLUGINS = {

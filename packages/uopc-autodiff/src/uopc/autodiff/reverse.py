@@ -18,6 +18,7 @@ from uopc.autodiff.rules.selection import CUSTOM
 from uopc.composite import spread, zeros_like
 from uopc.dtype import boolean
 from uopc.plugins import endless, lowered, note_owner, registry
+from uopc.runtime import record_gradient, recording
 from uopc.uop import OpDef, Ops, UOp, substitute, toposort
 
 VjpRule = Callable[[UOp, UOp], Sequence[UOp | None]]
@@ -46,6 +47,7 @@ def pull(
                 break
     arriving = {order[-1]: [seed]} if order[-1] in on_path else {}
     found: dict[UOp, Cotangent] = {}
+    forward = set(order) if recording() else None
     for u in reversed(order):
         uses = arriving.pop(u, None)
         if uses is None:
@@ -57,7 +59,10 @@ def pull(
                 continue  # what lies below it needs no rule
         if _is_checkpoint(u):
             _require_outside(targets, u)
-        for s, part in zip(u.src, pulled(u, c, rules), strict=True):
+        parts = pulled(u, c, rules)
+        if forward is not None:
+            record_gradient(u, [p.value for p in parts if p is not None], forward)
+        for s, part in zip(u.src, parts, strict=True):
             if part is not None and s in on_path:
                 if s in arriving:
                     arriving[s].append(part)

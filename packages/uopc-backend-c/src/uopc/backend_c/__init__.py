@@ -1,7 +1,8 @@
 """The C backend: printing, compiling, caching and loading native programs."""
 
 from uopc.backend_c.backend import CBackend, spellings
-from uopc.backend_c.program import CProgram, print_kernel, print_plan
+from uopc.backend_c.emit import print_kernel, print_plan
+from uopc.backend_c.program import CProgram
 from uopc.backend_c.spelling import Spelling
 from uopc.backend_c.toolchain import CompileError, CompilerNotFoundError
 from uopc.kernelize import Kernel

@@ -6,36 +6,42 @@ name is a hash of all that decides what the compiler would produce. A lookup rea
 files and starts no process.
 """
 
-import atexit
+import contextlib
+import functools
 import hashlib
 import os
 import platform
 import re
-import shutil
+import stat
 import struct
 import sys
 import tempfile
-import time
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from uopc import config
-from uopc.backend_c import cpu, toolchain
+from uopc.backend_c import cpu, room, toolchain
+from uopc.backend_c.folder import cache_dir, keep_private
 from uopc.backend_c.toolchain import Stats, stats
+from uopc.runtime import count
 
-__all__ = ["ABI_VERSION", "Stats", "build", "cache_dir", "intact", "stats", "target"]
+__all__ = [
+    "ABI_VERSION",
+    "Stats",
+    "build",
+    "cache_dir",
+    "digest",
+    "intact",
+    "is_own",
+    "stats",
+    "target",
+    "touch",
+    "write",
+]
 
 ABI_VERSION = 1
 """Raised whenever the way generated code is called changes."""
 
-_TEMPORARY = ".tmp-"
-_ABANDONED = 86400.0
 _UNIT = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-_private: tuple[int, Path] | None = None
-_warned: set[str] = set()
-_swept: set[Path] = set()
 
 
 def build(sources: Mapping[str, str] | str, opt: int) -> Path:
@@ -53,22 +59,27 @@ def build(sources: Mapping[str, str] | str, opt: int) -> Path:
     if not units:
         raise ValueError("nothing to compile: expected at least one translation unit")
     compiler = toolchain.find_compiler()
-    name = _digest(
+    name = digest(
         [_target(compiler, opt), *(x for pair in units.items() for x in pair)]
     )
     folder = cache_dir()
     entry = folder / f"{name}.so"
+    room.in_use.add(entry.stem)
+    touch(entry)
     if intact(entry):
         stats.hits += 1
+        count(cache_hits=1)
         return entry
     stats.misses += 1
     if entry.exists() and _checksum_file(entry).exists():
         stats.damaged += 1
-    _sweep(folder)
+    room.sweep(folder)
     with tempfile.TemporaryDirectory(
-        prefix=_TEMPORARY, dir=folder, ignore_cleanup_errors=True
+        prefix=room.TEMPORARY, dir=folder, ignore_cleanup_errors=True
     ) as made:
         _fill(entry, units, Path(made), compiler, opt)
+    room.make_room(entry)
+    count(compilations=1)
     return entry
 
 
@@ -81,18 +92,63 @@ def target(opt: int) -> str:
 
 
 def intact(entry: Path) -> bool:
-    """Whether the file exists and is the one its checksum was made for."""
+    """Whether a shared object is the user's own, for this machine, and undamaged.
+
+    Undamaged is what its checksum was made for.
+    """
     try:
         expected = _checksum_file(entry).read_bytes().split()[:1]
         with entry.open("rb") as stream:
+            if not is_own(stream.fileno()) or _format(stream.read(20)) != _own_format():
+                return False
+            stream.seek(0)
             actual = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return False
     return expected == [actual.encode()]
 
 
+def is_own(file: int) -> bool:
+    """Whether an open file is the user's, and writable by nobody else."""
+    facts = os.fstat(file)
+    return (
+        stat.S_ISREG(facts.st_mode)
+        and facts.st_uid == os.geteuid()
+        and not facts.st_mode & 0o022
+    )
+
+
+def _format(head: bytes) -> bytes:
+    """What an ELF file says of its class, byte order and machine; else nothing."""
+    return head[4:6] + head[18:20] if head[:4] == b"\x7fELF" else b""
+
+
+@functools.cache
+def _own_format() -> bytes:
+    try:
+        with open(sys.executable, "rb") as stream:
+            return _format(stream.read(20))
+    except OSError:
+        return b""
+
+
+def touch(file: Path) -> None:
+    """Note that a file is in use, for those who look for what is not."""
+    with contextlib.suppress(OSError):
+        os.utime(file)
+
+
+def write(file: Path, data: bytes) -> None:
+    """Write a small file of the cache at once; where that fails, it is left out."""
+    with (
+        contextlib.suppress(OSError),
+        tempfile.TemporaryDirectory(prefix=room.TEMPORARY, dir=file.parent) as made,
+    ):
+        _publish(Path(made, file.name), file, data)
+
+
 def _target(compiler: toolchain.Compiler, opt: int) -> str:
-    return _digest(
+    return digest(
         [
             str(ABI_VERSION),
             f"{sys.platform} {platform.machine()} {struct.calcsize('P')}",
@@ -109,7 +165,8 @@ def _target(compiler: toolchain.Compiler, opt: int) -> str:
     )
 
 
-def _digest(parts: Iterable[str]) -> str:
+def digest(parts: Iterable[str]) -> str:
+    """A hash of a list of texts, in hexadecimal."""
     total = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -144,7 +201,7 @@ def _fill(
         toolchain.compile_shared(compiler, kept, built, opt)
     except toolchain.CompileError:
         # The error points to the source, so a private folder has to stay as well.
-        atexit.unregister(_remove_private)
+        keep_private()
         raise
     with built.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -159,82 +216,3 @@ def _publish(made: Path, final: Path, data: bytes | None = None) -> None:
     # Under a careless umask the files would be anyone's to change.
     made.chmod(0o600 if data is not None else 0o700)
     os.replace(made, final)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove, once per process, what killed processes left behind days ago."""
-    if folder in _swept:
-        return
-    _swept.add(folder)
-    for left in folder.glob(f"{_TEMPORARY}*"):
-        try:
-            old = time.time() - left.stat().st_mtime > _ABANDONED
-        except OSError:
-            continue
-        if old:
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def cache_dir() -> Path:
-    """The folder of the cache, made if need be.
-
-    `UOPC_CACHE_DIR`, else ``$XDG_CACHE_HOME/uopc``, else ``~/.cache/uopc``. Code is
-    loaded from it, so it must belong to the user and be writable by nobody else;
-    otherwise one warning is given and a private folder serves until the exit.
-    """
-    chosen = "the home folder's cache"
-    try:
-        folder = _wanted()
-        chosen = str(folder)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        problem = _problem(folder)
-    except (OSError, RuntimeError) as error:
-        problem = str(error)
-    else:
-        if not problem:
-            return folder
-    private = _private_folder()
-    if chosen not in _warned:
-        _warned.add(chosen)
-        warnings.warn(
-            f"compiled code cannot be kept in {chosen}: {problem}; using {private} for"
-            " this process (set UOPC_CACHE_DIR to a folder of your own)",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    return private
-
-
-def _wanted() -> Path:
-    if named := config.get("UOPC_CACHE_DIR"):
-        return Path(named).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
-    if os.path.isabs(base):
-        return Path(base) / "uopc"
-    return Path.home() / ".cache" / "uopc"
-
-
-def _problem(folder: Path) -> str:
-    facts = folder.stat()
-    if facts.st_uid != os.geteuid():
-        return f"it belongs to user {facts.st_uid}, not to {os.geteuid()}"
-    if facts.st_mode & 0o022:
-        return "others may write to it (chmod go-w would make it safe)"
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return "it is not writable"
-    return ""
-
-
-def _private_folder() -> Path:
-    global _private
-    if _private is None or not _private[1].is_dir():
-        _private = os.getpid(), Path(tempfile.mkdtemp(prefix="uopc-"))
-        atexit.register(_remove_private)
-    return _private[1]
-
-
-def _remove_private() -> None:
-    # A forked child inherits the folder's name, but the folder is its parent's.
-    if _private is not None and _private[0] == os.getpid():
-        shutil.rmtree(_private[1], ignore_errors=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from uopc.backend_c.backend import CBackend, spellings
+from uopc.backend_c.emit import print_plan
 from uopc.backend_c.printer import KernelPrinter
-from uopc.backend_c.program import print_plan
 from uopc.cli import CommandError, GraphFile, read_graph, write_text
 from uopc.config import get, overriding
 from uopc.kernelize import make_plan

@@ -3,10 +3,13 @@
 import _ctypes
 import ctypes
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+_Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class LoadError(RuntimeError):
@@ -16,32 +19,35 @@ class LoadError(RuntimeError):
 class Library:
     """An open shared object.
 
-    A function taken from it must not be called after `close`: its code is gone.
+    It is unloaded by `close`, after which no function taken from it may be called: its
+    code is gone. Otherwise it stays until neither it nor a function of it is in use.
     """
 
     def __init__(self, path: Path, handle: ctypes.CDLL) -> None:
         self.path = path
         self._handle: ctypes.CDLL | None = handle
+        self._unload = weakref.finalize(self, _ctypes.dlclose, handle._handle)
+        # At the exit some thread may still be in there, and the system cleans up.
+        self._unload.atexit = False
 
     def function(self, name: str) -> Callable[..., Any]:
         """The function ``void name(void *)``, ready to be called with an address."""
         if self._handle is None:
             raise LoadError(f"{self.path} is closed: cannot take {name!r} from it")
         try:
-            # Indexing, unlike attribute access, makes a new pointer each time, so
-            # nobody else's change of argtypes can reach it.
-            pointer = self._handle[name]
-        except AttributeError:
+            address = _ctypes.dlsym(self._handle._handle, name)
+        except OSError:
             raise LoadError(f"{self.path} has no function {name!r}") from None
-        pointer.argtypes = [ctypes.c_void_p]
-        pointer.restype = None
+        # Functions that CDLL gives are part of a cycle, so that the code would stay
+        # in place until the collector comes; this one goes with its last user.
+        pointer = _Function(address)
+        pointer.library = self  # type: ignore[attr-defined]
         return pointer
 
     def close(self) -> None:
         """Unload the library; closing twice is fine."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            _ctypes.dlclose(handle._handle)
+        self._handle = None
+        self._unload()
 
     def __enter__(self) -> "Library":
         return self

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uopc.backend_c.backend import NAME, CBackend
-from uopc.backend_c.cache import cache_dir
 from uopc.backend_c.cpu import vector_width
+from uopc.backend_c.folder import cache_dir
 from uopc.backend_c.spellings import SPELLINGS
 from uopc.backend_c.toolchain import (
     CompileError,
@@ -76,8 +76,10 @@ def _trial(compiler: Compiler) -> str | None:
 
 @hookimpl
 def uopc_register_commands(cli: Any) -> None:
-    """The command ``uopc compile``."""
+    """The commands ``uopc compile`` and ``uopc cache``."""
     cli.add("compile", "print a graph as C", _configure, _run)
+    help = "show or clear what was compiled before"
+    cli.add("cache", help, _configure_cache, _run_cache)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -91,3 +93,15 @@ def _run(args: argparse.Namespace) -> int:
     from uopc.backend_c.command import run_compile
 
     return run_compile(args)
+
+
+def _configure_cache(parser: argparse.ArgumentParser) -> None:
+    from uopc.backend_c.cache_command import configure
+
+    configure(parser)
+
+
+def _run_cache(args: argparse.Namespace) -> int:
+    from uopc.backend_c.cache_command import run_cache
+
+    return run_cache(args)

@@ -18,11 +18,13 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from uopc import config
 from uopc.backend_c import cpu
+from uopc.backend_c.interrupts import interrupts_held
+from uopc.backend_c.progress import Progress
 
 TIMEOUT = 300.0
 """Seconds one run of the compiler may take."""
@@ -91,10 +93,15 @@ class Stats:
     hits: int = 0
     misses: int = 0
     damaged: int = 0
+    plan_hits: int = 0
+    """Plans that were found without being lowered or printed."""
+    kernels: int = 0
+    """Kernels that were lowered and printed, each distinct one of a plan once."""
 
     def reset(self) -> None:
         """Set every counter to zero."""
-        self.compiler_runs = self.hits = self.misses = self.damaged = 0
+        for counter in fields(self):
+            setattr(self, counter.name, 0)
 
 
 stats = Stats()
@@ -304,26 +311,27 @@ def run(jobs: Sequence[Job], folder: Path) -> list[str]:
     waiting = deque(enumerate(jobs))
     active: dict[int, _Started] = {}
     printed = [""] * len(jobs)
-    begun, shown = time.monotonic(), ""
+    progress = Progress(len(jobs))
     try:
         while waiting or active:
             while waiting and len(active) < workers:
                 index, job = waiting.popleft()
-                active[index] = _start(job, folder / f"{index}.log", environment)
+                # Else a process that has just begun might be known to nobody.
+                with interrupts_held():
+                    active[index] = _start(job, folder / f"{index}.log", environment)
             for index, started in list(active.items()):
                 if _ended(started):
                     del active[index]
                     printed[index] = started.text()
                     _check(started)
             if active:
-                done = len(jobs) - len(active) - len(waiting)
-                shown = _progress(begun, shown, done, len(jobs))
+                progress.show(len(jobs) - len(active) - len(waiting))
                 time.sleep(0.002)
     finally:
-        if shown:
-            print(file=sys.stderr)
-        for started in active.values():
-            started.stop()
+        with interrupts_held():
+            for started in active.values():
+                started.stop()
+            progress.close()
     return printed
 
 
@@ -377,16 +385,6 @@ def _environment(folder: Path) -> dict[str, str]:
     if "HOME" not in environment:
         environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(folder / "zig"))
     return environment
-
-
-def _progress(begun: float, shown: str, done: int, total: int) -> str:
-    """Show how far a long compilation is; returns what the terminal now shows."""
-    text = f"\ruopc: compiling, {done} of {total} done"
-    late = time.monotonic() - begun > 1.0
-    if not late or text == shown or not sys.stderr.isatty():
-        return shown
-    print(text, end="", file=sys.stderr, flush=True)
-    return text
 
 
 def trim(text: str, head: int = 30, tail: int = 5) -> list[str]:

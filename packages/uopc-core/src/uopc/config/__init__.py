@@ -1,5 +1,12 @@
 """Every environment variable that uopc reads, in one table."""
 
-from uopc.config.table import VARIABLES, ConfigError, Variable, get, overriding
+from uopc.config.table import (
+    VARIABLES,
+    ConfigError,
+    Variable,
+    get,
+    override,
+    overriding,
+)
 
-__all__ = ["VARIABLES", "ConfigError", "Variable", "get", "overriding"]
+__all__ = ["VARIABLES", "ConfigError", "Variable", "get", "override", "overriding"]

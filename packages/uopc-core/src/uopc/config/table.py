@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -52,6 +53,19 @@ def _level(highest: int) -> Callable[[str], int]:
     return parse
 
 
+def _count(text: str) -> int:
+    if not text.strip().isdecimal() or not int(text):
+        raise ValueError("an integer from 1 on")
+    return int(text)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,15})([KMGT]?)", text.strip().upper())
+    if match is None:
+        raise ValueError("a number of bytes, such as 500M or 2G")
+    return int(match[1]) << 10 * " KMGT".index(match[2] or " ")
+
+
 class ConfigError(ValueError):
     """A variable has a value that is not allowed."""
 
@@ -64,8 +78,13 @@ VARIABLES: tuple[Variable, ...] = (
         "UOPC_DEBUG", _level(4), 0, "Print 1: plans, 2: schedules, 3: C, 4: rewrites"
     ),
     Variable("UOPC_DUMP", _text, "", "Folder that receives each stage's text"),
+    Variable("UOPC_PLANS", _count, 256, "How many plans are remembered, and their C"),
+    Variable("UOPC_NANS", _flag, False, "1: say which op made a NaN or an infinity"),
     Variable("UOPC_CC", _text, "", "C compiler command; empty: look for one"),
     Variable("UOPC_CACHE_DIR", _text, "", "Folder of compiled kernels; empty: default"),
+    Variable(
+        "UOPC_CACHE_SIZE", _bytes, 1 << 30, "Bytes of compiled kernels kept, as in 500M"
+    ),
     Variable("UOPC_PLUGINS_STRICT", _flag, False, "1: a failing plugin is an error"),
     Variable("UOPC_PLUGINS_BLOCK", _names, (), "Plugins not to load, with commas"),
 )
@@ -89,6 +108,11 @@ def get(name: str) -> Any:
     variable = _lookup(name)
     text = os.environ.get(name, "")
     return _parse(variable, text) if text.strip() else variable.default
+
+
+def override(name: str) -> Any:
+    """The value that a block of code has set, or None: far cheaper than `get`."""
+    return _overrides.get().get(name)
 
 
 @contextmanager

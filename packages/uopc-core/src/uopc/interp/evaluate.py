@@ -8,7 +8,7 @@ instead of a product array that is then summed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,23 @@ from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[UOp, Array]
+# Told of a node, its value, its sources (of a sum of products the factors), and their
+# values.
+Seen = Callable[[UOp, Array, Sequence[UOp], Sequence[Array]], None]
 
 
-def evaluate(roots: Sequence[UOp], data: Values, contract: bool = True) -> list[Array]:
+def evaluate(
+    roots: Sequence[UOp],
+    data: Values,
+    contract: bool = True,
+    seen: Seen | None = None,
+) -> list[Array]:
     """The values of ``roots``, given the contents of their leaves.
 
     ``data`` maps BUFFER and PARAM nodes (or any node whose value is known) to
     arrays of the node's shape and dtype. Raises KeyError for a missing leaf.
-    ``contract=False`` sums every product the naive way.
+    ``contract=False`` sums every product the naive way. ``seen`` is called for each
+    node that is computed or given, children first.
     """
     order = toposort(roots, lambda u: () if u in data else u.src)
     uses = _count_uses(order, data)
@@ -43,7 +52,10 @@ def evaluate(roots: Sequence[UOp], data: Values, contract: bool = True) -> list[
             else:
                 values[u] = _sum_of_products(u, *(values[s] for s in product.src))
             src = u.src if product is None else product.src
-            for s in src if u not in data else ():
+            src = () if u in data else src
+            if seen is not None:
+                seen(u, values[u], src, [values[s] for s in src])
+            for s in src:
                 uses[s] -= 1
                 if not uses[s] and s not in keep:
                     del values[s]  # memory: only what is still needed stays

@@ -5,19 +5,9 @@ with functions marked `@hookimpl`. Importing this package loads no plugin: the f
 question to `registry()` does.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from uopc.plugins.failures import PluginError, PluginFailure, PluginWarning
-from uopc.plugins.hookspecs import (
-    BackendRegister,
-    BatchingRegister,
-    CommandAdder,
-    JvpRegister,
-    OpRegister,
-    RewritesRegister,
-    SpellingRegister,
-    VjpRegister,
-    hookimpl,
-    hookspec,
-)
 from uopc.plugins.host import (
     PluginHost,
     PluginInfo,
@@ -28,6 +18,20 @@ from uopc.plugins.host import (
 )
 from uopc.plugins.lowering import endless, lowered
 from uopc.plugins.registry import Command, DuplicateError, Registry
+
+if TYPE_CHECKING:
+    from uopc.plugins.hookspecs import (
+        BackendRegister,
+        BatchingRegister,
+        CommandAdder,
+        JvpRegister,
+        OpRegister,
+        RewritesRegister,
+        SpellingRegister,
+        VjpRegister,
+        hookimpl,
+        hookspec,
+    )
 
 __all__ = [
     "BackendRegister",
@@ -55,3 +59,12 @@ __all__ = [
     "registry",
     "use",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What plugins import; it needs pluggy, which takes a while to import."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from uopc.plugins import hookspecs
+
+    return getattr(hookspecs, name)

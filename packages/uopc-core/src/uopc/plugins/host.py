@@ -6,7 +6,6 @@ own and make it the active one with `use`.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import threading
 import warnings
@@ -14,14 +13,16 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
-
-import pluggy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from uopc import config
 from uopc.plugins.failures import PluginError, PluginFailure, PluginWarning
 from uopc.plugins.loading import Attempt, Source, new_manager, plugin_file, sources
 from uopc.plugins.registry import Registry
+
+if TYPE_CHECKING:
+    import pluggy
 
 _serial = itertools.count(1)
 
@@ -63,7 +64,6 @@ class PluginHost:
         self._block = frozenset(block)
         self._strict = strict
         self._lock = threading.RLock()
-        self._manager = new_manager()
         self._registry = Registry()
         self._pending: list[Source] | None = None
         self._loading = False
@@ -71,6 +71,10 @@ class PluginHost:
         self._plugins: list[PluginInfo] = []
         self._failures: list[PluginFailure] = []
         self._stamps: list[str] = []
+
+    @cached_property
+    def _manager(self) -> pluggy.PluginManager:
+        return new_manager()
 
     @property
     def registry(self) -> Registry:
@@ -224,6 +228,8 @@ class PluginHost:
         version = source.version or f"#{next(_serial)}"
         self._stamps.append(f"{source.name} {source.distribution} {version}")
         text = "\n".join(sorted(self._stamps))
+        import hashlib  # not at import, for start-up's sake
+
         self._registry.stamp = hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _raise_if_strict(self, failures: tuple[PluginFailure, ...]) -> None:

@@ -1,17 +1,20 @@
-"""Loading one plugin: import, validate, run its hooks into a staging table."""
+"""Loading one plugin: import, validate, run its hooks into a staging table.
+
+Pluggy and the metadata of distributions are imported when the first plugin is loaded:
+they would be a large part of the time that `import uopc.tensor` takes.
+"""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pluggy
-
-from uopc.plugins import hookspecs
 from uopc.plugins.registry import Registry, Staging
+
+if TYPE_CHECKING:
+    import pluggy
 
 GROUP = "uopc.plugins"
 CORE = "core"
@@ -47,6 +50,10 @@ class Source:
 
 def new_manager() -> pluggy.PluginManager:
     """A pluggy manager that knows uopc's hooks and no plugin."""
+    import pluggy
+
+    from uopc.plugins import hookspecs
+
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     return manager
@@ -55,7 +62,6 @@ def new_manager() -> pluggy.PluginManager:
 def sources(entry_points: Iterable[Any] | None) -> list[Source]:
     """The plugins of `entry_points` (None: the installed ones) in loading order."""
     if entry_points is None:
-        # Imported when needed: it would be a large part of the start-up time.
         import importlib.metadata
 
         entry_points = importlib.metadata.entry_points(group=GROUP)
@@ -123,6 +129,10 @@ def plugin_file(plugin: object) -> str:
 
 def _check_names(manager: pluggy.PluginManager, plugin: object) -> None:
     """Refuse what pluggy would pass over in silence: misspelt or unmarked hooks."""
+    import difflib
+
+    import pluggy
+
     if inspect.isclass(plugin):
         raise TypeError(f"{plugin!r} is a class; a plugin is a module or an instance")
     known = [name for name in vars(manager.hook) if name.startswith("uopc_")]

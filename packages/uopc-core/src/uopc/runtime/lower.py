@@ -8,10 +8,8 @@ from collections.abc import Callable
 
 from uopc.config import get
 from uopc.plugins import current
-from uopc.rangeify import rangeify
 from uopc.runtime.debug import dump
 from uopc.runtime.validate import require_text_form, same_meaning
-from uopc.schedule import apply_schedule, choose_schedule
 from uopc.spec import SpecError, check
 from uopc.uir import to_uir
 from uopc.uop import UOp, collector_paused, toposort
@@ -23,6 +21,10 @@ def lower(ast: UOp, name: str) -> UOp:
 
     The result depends on UOPC_OPT: at 0 the loops stay as rangeify makes them.
     """
+    # Imported when a kernel is lowered, for start-up's sake.
+    from uopc.rangeify import rangeify
+    from uopc.schedule import apply_schedule, choose_schedule
+
     sink = _run_pass("rangeify", ast, lambda u: rangeify([u], name))
     if get("UOPC_OPT") > 0:
         steps = choose_schedule(sink)

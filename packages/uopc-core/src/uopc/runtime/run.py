@@ -14,6 +14,9 @@ from uopc.runtime.backends import Backend, Program, default_backend
 from uopc.runtime.buffers import buffer_data, empty
 from uopc.runtime.debug import show_plan
 from uopc.runtime.memory import MemoryPlan, plan_memory
+from uopc.runtime.nans import require_finite
+from uopc.runtime.profile import run_program
+from uopc.runtime.stats import count
 from uopc.runtime.validate import plan_has_meaning, require_text_form
 from uopc.spec import SpecError
 from uopc.uir import to_uir
@@ -25,10 +28,16 @@ Array = np.ndarray[Any, Any]
 class _Runnable:
     """A plan compiled for one backend, with its memory plan and arena."""
 
-    def __init__(self, plan: Plan, backend: Backend) -> None:
+    def __init__(self, plan: Plan, backend: Backend, roots: Sequence[UOp]) -> None:
         self.program: Program = backend.compile(plan)
         self.memory: MemoryPlan = plan_memory(plan)
-        show_plan(plan, self.memory, backend.name, self.program)
+        # What a run allocates: the arena, and what lives outside of it.
+        self.nbytes = self.memory.arena_bytes + sum(
+            b.nbytes
+            for i, b in enumerate(plan.buffers)
+            if b.role != "input" and i not in self.memory.offsets
+        )
+        show_plan(roots, plan, self.memory, backend.name, self.program)
 
 
 def _check(
@@ -68,9 +77,12 @@ def realize(
     runnable = plan.programs.get(backend.name)
     if runnable is None:
         _check(roots, leaves or {}, plan, inputs)
-        runnable = plan.programs[backend.name] = _Runnable(plan, backend)
+        runnable = plan.programs.setdefault(
+            backend.name, _Runnable(plan, backend, roots)
+        )
     # A fresh arena per run: eight threads may run one plan at once.
     arena = empty(runnable.memory.arena_bytes, u8)
+    count(native_calls=1, bytes_allocated=runnable.nbytes)
     for i in range(len(arrays), len(plan.buffers)):
         b = plan.buffers[i]
         offset = runnable.memory.offsets.get(i)
@@ -78,5 +90,10 @@ def realize(
             arrays.append(empty(b.size, b.dtype))
         else:
             arrays.append(arena[offset : offset + b.nbytes].view(b.dtype.storage))
-    runnable.program(arrays)
-    return [arrays[o] for o in plan.outputs]
+    before = [a.copy() for a in arrays[: len(inputs)]] if get("UOPC_NANS") else None
+    run_program(runnable.program, plan, backend, arrays)
+    results = [arrays[o] for o in plan.outputs]
+    if before is not None:
+        given = dict(zip(inputs, before, strict=True))
+        require_finite(roots, leaves or {}, given, results)
+    return results

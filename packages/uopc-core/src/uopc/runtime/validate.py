@@ -1,4 +1,7 @@
-"""Does a pass keep the meaning? Run both sides and compare."""
+"""Does a pass keep the meaning? Run both sides and compare.
+
+What it takes to run them is imported when it is needed, for start-up's sake.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from uopc.dtype import DType
-from uopc.interp import ReferenceBackend, evaluate, run_loops
 from uopc.kernelize import Plan
 from uopc.spec import SpecError
-from uopc.uir import parse_uir, to_uir
 from uopc.uop import Ops, UOp, cast_array, toposort
 
 Array = np.ndarray[Any, Any]
@@ -40,6 +41,8 @@ def same_meaning(before: UOp, after: UOp) -> bool:
 
 def require_text_form(graph: UOp, after: str) -> None:
     """Raise SpecError unless the text of a graph reads back as the same object."""
+    from uopc.uir import parse_uir, to_uir
+
     if parse_uir(to_uir(graph)) is not graph:
         raise SpecError(f"{after}: the text form does not read back as the same graph")
 
@@ -52,6 +55,8 @@ def plan_has_meaning(
     ``inputs`` are the buffers that the plan reads, and ``leaves`` nodes whose values
     are in some of them.
     """
+    from uopc.interp import ReferenceBackend, evaluate
+
     memory = [_made_up(b.size, b.dtype, i) for i, b in enumerate(plan.buffers)]
     data = dict(zip(inputs, memory, strict=False))
     known = {u: data[b].reshape(u.shape) for u, b in leaves.items() if b in data}
@@ -75,6 +80,8 @@ def _all_near(a: Sequence[Array], b: Sequence[Array]) -> bool:
 
 
 def _outputs(form: UOp, data: dict[int, Array]) -> list[Array]:
+    from uopc.interp import evaluate, run_loops
+
     if form.op is Ops.SINK:
         stored = run_loops(form, data)
         return [stored[slot] for slot in sorted(stored)]

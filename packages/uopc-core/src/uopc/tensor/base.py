@@ -24,6 +24,7 @@ from uopc.dtype import (
 )
 from uopc.runtime import buffer_data, new_buffer, next_version
 from uopc.runtime.buffers import empty
+from uopc.runtime.nans import record_lines, recording
 from uopc.tensor.values import (
     add_live,
     add_pending,
@@ -75,10 +76,14 @@ class Base:
         self._init(node, False, leaf=True)
         self.requires_grad = requires_grad
 
-    def _init(self, node: UOp, requires_grad: bool, leaf: bool) -> None:
+    def _init(
+        self, node: UOp, requires_grad: bool, leaf: bool, made_of: Sequence[Base] = ()
+    ) -> None:
         self.uop, self._wants, self._leaf = node, requires_grad, leaf
         self.grad = self._graph = self._home = self._was = None
         self._assigned = False
+        if recording():
+            record_lines(node, [t.uop for t in made_of])
         add_live(self)
 
     def _new(self, node: UOp, *others: Base) -> Self:
@@ -86,7 +91,7 @@ class Base:
         t = object.__new__(type(self))
         wanted = self._wants or any(o._wants for o in others)
         needed = wanted and node.dtype.is_float
-        t._init(node, needed, leaf=not needed)
+        t._init(node, needed, not needed, (self, *others))
         return t
 
     # -- gradients ------------------------------------------------------------
@@ -121,10 +126,8 @@ class Base:
         """
         held_by = _view_of(self.uop)
         if held_by.op is not Ops.BUFFER and reads_memory(self.uop):
-            # It is not computed yet, and need not be: what is told apart from other
-            # equal ones waits for a buffer of its own, of no elements.
-            nothing = new_buffer(empty(0, boolean), boolean)
-            self.uop = self.uop.after(nothing)
+            # Not computed yet, and need not be: it waits for a buffer of no elements.
+            self.uop = self.uop.after(new_buffer(empty(0, boolean), boolean))
         elif held_by.op is not Ops.BUFFER or any(
             t is not self and _view_of(t.uop) is held_by for t in live_tensors()
         ):

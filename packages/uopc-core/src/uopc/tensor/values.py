@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from uopc.runtime import new_buffer, next_version, realize, release
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import Ops, UOp, fork_safe, toposort
 
 if TYPE_CHECKING:
     from uopc.tensor.base import Base
 
 # Held for the tables below and for what an assignment changes; never while
 # something is computed, so that threads may compute at the same time.
-lock = threading.RLock()
+lock = fork_safe(threading.RLock())
 # Every live tensor, so that an update knows who still reads the old value.
 _live: weakref.WeakSet[Base] = weakref.WeakSet()
 # Values that assignments replaced while somebody still had to read them.

@@ -3,6 +3,7 @@
 from uopc.uop.arguments import BufferArg, ParamArg, RangeArg, ReduceArg
 from uopc.uop.casting import cast_array
 from uopc.uop.collector import collector_paused
+from uopc.uop.forking import fork_safe
 from uopc.uop.infer import elementwise
 from uopc.uop.literal import Literal, Scalar
 from uopc.uop.node import Operand, UOp, live_nodes, scalar_dtype
@@ -29,6 +30,7 @@ __all__ = [
     "cast_array",
     "collector_paused",
     "elementwise",
+    "fork_safe",
     "live_nodes",
     "scalar_dtype",
     "substitute",

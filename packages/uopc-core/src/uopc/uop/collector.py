@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import threading
 from collections.abc import Iterator
 
-_lock = threading.RLock()
+from uopc.uop.forking import fork_safe
+
+_lock = fork_safe(threading.RLock())
 _pauses = 0
 _was_enabled = False
 
@@ -30,6 +33,18 @@ def collector_paused() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _pauses -= 1
+            _pauses = max(_pauses - 1, 0)
             if _pauses == 0 and _was_enabled:
                 gc.enable()
+
+
+def _forget_pauses() -> None:
+    """In a forked child: the threads that might end their pauses are not there."""
+    global _pauses
+    if _pauses and _was_enabled:
+        gc.enable()
+    _pauses = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pauses)

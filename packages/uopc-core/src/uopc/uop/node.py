@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias, Union
 
 from uopc.dtype import DType, boolean, f32, i32
+from uopc.uop.forking import fork_safe
 from uopc.uop.literal import Literal, Scalar
 from uopc.uop.opdef import OpDef
 from uopc.uop.ops import Ops
@@ -26,7 +27,7 @@ class _Entry(weakref.ref["UOp"]):
 # The intern table: the one process-wide table. Look-ups and insertions are
 # single dict operations; only what concerns dead entries needs the lock.
 _table: dict[tuple[Any, ...], _Entry] = {}
-_lock = threading.RLock()
+_lock = fork_safe(threading.RLock())
 
 
 def _forget(entry: weakref.ref[UOp]) -> None:

@@ -1,0 +1,228 @@
+"""Threads, pickles, forks and interrupts, on both backends."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from uopc.autodiff import gradient
+from uopc.config import get, overriding
+from uopc.kernelize import Plan, make_plan
+from uopc.runtime import backend_named
+from uopc.tensor import Tensor
+from uopc.uop import UOp
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+@pytest.fixture(params=["c", "interp"], autouse=True)
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    with overriding(UOPC_BACKEND=request.param):
+        yield request.param
+
+
+def work(seed: int) -> list[bytes]:
+    """A value, its gradient and that one's gradient, of a function like no other's."""
+    rng = np.random.default_rng(seed)
+    x = Tensor(rng.uniform(0.5, 1.5, (3, seed % 5 + 2)).astype(np.float32))
+    y = x
+    for kind in rng.integers(4, size=5):
+        match kind:
+            case 0:
+                y = (y * x).sin()
+            case 1:
+                y = y.softmax(1) + x
+            case 2:
+                y = (y.square() + 1.0).sqrt()
+            case _:
+                y = y @ (x.T @ x)
+    (first,) = gradient(y.sum().uop, [x.uop])
+    (second,) = gradient(Tensor(first).sum().uop, [x.uop])
+    found = [y, Tensor(first), Tensor(second)]
+    return [t.numpy().tobytes() for t in found]
+
+
+def test_eight_threads_differentiate_and_run_as_one_does(backend: str) -> None:
+    def on_backend(seed: int) -> list[bytes]:
+        with overriding(UOPC_BACKEND=backend):  # a thread starts without overrides
+            return work(seed)
+
+    seeds = [s for s in range(6) for _ in range(2)]  # also the same graph at once
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            at_once = list(pool.map(on_backend, seeds))
+    finally:
+        sys.setswitchinterval(interval)
+    assert at_once == list(map(work, seeds))
+
+
+# -- pickles ----
+
+
+def a_plan() -> tuple[Plan, list[UOp], Array]:
+    """A plan that has run, its inputs, and what it computed."""
+    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    root = ((x @ x.T).softmax(1) + 1.0).uop
+    supports = backend_named(get("UOPC_BACKEND")).supports
+    value = Tensor(root).numpy()
+    plan, inputs = make_plan([root], None, supports, get("UOPC_BACKEND"))
+    return plan, inputs, value
+
+
+@pytest.mark.parametrize(
+    "how", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
+)
+def test_a_copied_plan_compiles_again_and_computes_the_same(how, backend: str) -> None:
+    plan, _, value = a_plan()
+    assert plan.programs
+    again = how(plan)
+    assert not again.programs
+    assert again.buffers == plan.buffers
+    assert [k.ast for k in again.kernels] == [k.ast for k in plan.kernels]
+    arrays = [np.zeros(b.size, b.dtype.storage) for b in again.buffers]
+    arrays[0][:] = np.arange(6)
+    backend_named(backend).compile(again)(arrays)
+    assert_array_equal(arrays[again.outputs[0]].reshape(value.shape), value)
+
+
+def test_tensors_and_graphs_pickle() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    lazy, plain = pickle.loads(pickle.dumps([x * 2.0 + 1.0, x]))
+    assert_array_equal(lazy.numpy(), [3.0, 5.0])
+    assert plain.requires_grad
+    (plain * lazy).sum().backward([plain])
+    assert_array_equal(plain.grad.numpy(), [3.0, 5.0])
+    graph = UOp.param(0, x.dtype, (2,)).exp2() + 1.0
+    assert pickle.loads(pickle.dumps(graph)) is graph
+
+
+# -- forks ----
+
+
+def loaded(seed: int, parent: Tensor) -> tuple[list[bytes], Tensor]:
+    """What a worker of a data loader does: it computes, and sends tensors back."""
+    return work(seed), parent * float(seed)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_pool_of_forked_workers_computes_after_native_work() -> None:
+    """Workers run plans of the parent, and compile ones that it does not have."""
+    seeds = range(20, 24)
+    expected = {s: work(s) for s in seeds if s % 2}
+    x = Tensor([1.0, 2.0])
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        jobs = [pool.apply_async(loaded, (s, x)) for s in seeds]
+        for s, job in zip(seeds, jobs, strict=True):
+            values, t = job.get(timeout=60)
+            assert values == expected.get(s, values) == work(s)
+            assert_array_equal(t.numpy(), [s, 2.0 * s])
+
+
+def python(program: str, backend: str) -> list[str]:
+    """The lines that a program prints, run by itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "UOPC_BACKEND": backend},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_fork_while_other_threads_compute_does_not_hang(backend: str) -> None:
+    printed = python(
+        """
+        import os, signal, sys, threading
+        from uopc.tensor import Tensor
+
+        sys.setswitchinterval(1e-5)
+        stop = threading.Event()
+        (Tensor([1.0, 2.0]) * 2.0 + 1.0).numpy()  # plugins are loaded
+
+        def busy(k):
+            while not stop.is_set():
+                (Tensor([1.0, float(k)]) * 2.0 + 1.0).numpy()
+
+        threads = [threading.Thread(target=busy, args=(k,)) for k in range(3)]
+        for t in threads:
+            t.start()
+        for n in range(20):
+            child = os.fork()
+            if not child:
+                signal.alarm(10)  # kills it if it hangs
+                ok = (Tensor([1.0, 2.0]) * 2.0 + 1.0).tolist() == [3.0, 5.0]
+                os._exit(0 if ok else 1)
+            status = os.waitpid(child, 0)[1]
+            if status:
+                print("child", n, status)
+        stop.set()
+        print("done")
+        """,
+        backend,
+    )
+    assert printed == ["done"]
+
+
+# -- interrupts ----
+
+
+def test_an_interrupt_during_a_native_call_leaves_nothing_broken() -> None:
+    printed = python(
+        """
+        import os, signal, threading, time
+        import numpy as np
+        from uopc.tensor import Tensor
+        from uopc.nn import SGD
+
+        a = np.random.default_rng(0).standard_normal((768, 768)).astype(np.float32)
+        w = Tensor(a, requires_grad=True)
+        optimizer = SGD([w], lr=0.5)
+
+        def step():
+            loss = (w @ Tensor(a)).square().mean()
+            loss.backward([w])
+            optimizer.step(loss)
+            optimizer.zero_grad()
+            return loss
+
+        start = time.perf_counter()
+        step()  # compiles
+        once = time.perf_counter() - start
+        start = time.perf_counter()
+        step()
+        once = time.perf_counter() - start
+        expected = [w.numpy()]
+        saved = w.numpy()
+        step()
+        expected = w.numpy()
+        w.assign(Tensor(saved).realize())
+
+        me = os.getpid()
+        threading.Timer(once / 2, os.kill, (me, signal.SIGINT)).start()
+        try:
+            step()
+            time.sleep(5)
+            print("not interrupted in time")
+        except KeyboardInterrupt:
+            print("interrupted")
+        optimizer.zero_grad()
+        w.assign(Tensor(saved).realize())
+        step()
+        print(np.array_equal(w.numpy(), expected))
+        """,
+        "c",
+    )
+    assert printed == ["interrupted", "True"]
