@@ -18,13 +18,13 @@ import gc
 import itertools
 import pickle
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from sections import run
 from uopc.dtype import f32, i32
 from uopc.kernelize import _plans, make_plan
 from uopc.plugins import current, registry
@@ -349,16 +349,5 @@ SECTIONS: dict[str, Work] = {
 }
 
 
-def main(names: Sequence[str]) -> int:
-    """Run the named sections, or all."""
-    unknown = [n for n in names if n not in SECTIONS]
-    if unknown:
-        print(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-        return 2
-    for name in names or SECTIONS:
-        SECTIONS[name]()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(SECTIONS)

@@ -11,7 +11,6 @@ node of a step's graph; nothing here fails when it is missed.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -22,6 +21,7 @@ from unittest import mock
 import numpy as np
 
 import uopc.tensor.values as values
+from sections import run
 from uopc.config import overriding
 from uopc.dtype import f32
 from uopc.kernelize import make_plan
@@ -165,16 +165,5 @@ def forgetting() -> None:
 SECTIONS = {"lookup": lookup, "training": training, "forgetting": forgetting}
 
 
-def main(names: Sequence[str]) -> int:
-    """Run the named sections, or all."""
-    unknown = [n for n in names if n not in SECTIONS]
-    if unknown:
-        print(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-        return 2
-    for name in names or SECTIONS:
-        SECTIONS[name]()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(SECTIONS)

@@ -12,7 +12,7 @@ Tangents of forward mode are the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from uopc.autodiff.constancy import constant_axes
@@ -46,35 +46,36 @@ class Guard:
 
     def node(self) -> UOp:
         """The bool node: True where the element is live."""
-        stack = [self]
-        while stack:
-            guard = stack[-1]
-            waiting = [s for s in guard._sources if s._node is None]
-            stack += waiting
-            if not waiting:
-                if guard._node is None:
-                    nodes = [s._node for s in guard._sources]
-                    guard._node, guard._sources = guard._build(*nodes), ()
-                stack.pop()
+        for guard in self._without(lambda g: g._node is not None):
+            if guard._node is None:
+                nodes = [s._node for s in guard._sources]
+                guard._node, guard._sources = guard._build(*nodes), ()
         assert self._node is not None
         return self._node
 
     def broad(self) -> bool:
         """Whether it may leave out whole rows; built or not, this is known."""
+        for guard in self._without(lambda g: g._broad is not None):
+            if guard._broad is None and guard._sources:
+                each = [bool(s._broad) for s in guard._sources]
+                guard._broad = any(each) if guard._covers else all(each)
+            elif guard._broad is None:
+                guard._broad = _has_rows(guard.node())
+        assert self._broad is not None
+        return self._broad
+
+    def _without(self, known: Callable[[Guard], bool]) -> Iterator[Guard]:
+        """This guard after those below it of which something is not known yet.
+
+        Sources come first; the chain may be of any length, so nothing recurses.
+        """
         stack = [self]
         while stack:
             guard = stack[-1]
-            waiting = [s for s in guard._sources if s._broad is None]
+            waiting = [s for s in guard._sources if not known(s)]
             stack += waiting
             if not waiting:
-                stack.pop()
-                if guard._broad is None and guard._sources:
-                    each = [bool(s._broad) for s in guard._sources]
-                    guard._broad = any(each) if guard._covers else all(each)
-                elif guard._broad is None:
-                    guard._broad = _has_rows(guard.node())
-        assert self._broad is not None
-        return self._broad
+                yield stack.pop()
 
 
 def _has_rows(live: UOp) -> bool:

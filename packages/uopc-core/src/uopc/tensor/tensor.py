@@ -157,16 +157,7 @@ class Tensor(Order):
             raise ValueError(
                 f"backward: unused is 'zero', 'none' or 'error', not {unused!r}"
             )
-        if self.shape != ():
-            raise AssertionError(
-                f"backward needs a scalar, got shape {self.shape}; reduce it first, "
-                "with .sum() or .mean()"
-            )
-        if not self.dtype.is_float:
-            raise TypeError(
-                f"backward: this has dtype {self.dtype}, which has no derivative; "
-                "compute it in a float type"
-            )
+        _require_loss(self)
         root = self.uop if self._graph is None else self._graph
         params = _leaves(root) if params is None else _parameters(params)
         params = list({id(p): p for p in params}.values())  # tied: counted once
@@ -198,6 +189,20 @@ class Tensor(Order):
         for p, g in found:
             p.grad = g if p.grad is None else p.grad + g
         return self
+
+
+def _require_loss(t: Tensor) -> None:
+    """Raise an error for what ``backward`` cannot start from."""
+    if t.shape != ():
+        raise AssertionError(
+            f"backward needs a scalar, got shape {t.shape}; reduce it first, "
+            "with .sum() or .mean()"
+        )
+    if not t.dtype.is_float:
+        raise TypeError(
+            f"backward: this has dtype {t.dtype}, which has no derivative; "
+            "compute it in a float type"
+        )
 
 
 def _float_dtype(what: str, dtype: Any) -> DType:
