@@ -20,7 +20,7 @@ from unittest import mock
 
 import numpy as np
 
-import uopc.tensor.values as values
+import uopc.runtime.values as values
 from sections import run
 from uopc.config import overriding
 from uopc.dtype import f32

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uopc.autodiff.tree import flatten, mapped
+from uopc.runtime.tree import flatten, mapped
 from uopc.tensor import Tensor
 
 RNG = np.random.default_rng(11)

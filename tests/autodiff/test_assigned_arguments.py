@@ -10,8 +10,8 @@ import pytest
 
 from uopc.autodiff import checkpoint, custom_vjp, linearize, vjp, vmap
 from uopc.runtime import buffer_data
+from uopc.runtime.values import held
 from uopc.tensor import Tensor
-from uopc.tensor.values import held
 
 A = np.array([1.0, -2.0, 3.0])
 V = np.array([0.5, 1.0, -1.0])

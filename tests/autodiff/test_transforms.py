@@ -19,9 +19,9 @@ from uopc.autodiff import (
     value_and_grad,
     vjp,
 )
-from uopc.autodiff.tree import flatten, mapped
 from uopc.dtype import f64, i32
 from uopc.plugins import registry
+from uopc.runtime.tree import flatten, mapped
 from uopc.tensor import Tensor
 from uopc.uop import Ops
 

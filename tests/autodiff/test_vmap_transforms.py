@@ -19,7 +19,7 @@ from uopc.autodiff import (
     vjp,
     vmap,
 )
-from uopc.autodiff.tree import mapped
+from uopc.runtime.tree import mapped
 from uopc.tensor import Tensor
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from uopc.autodiff.rules.selection import custom_name
 from uopc.autodiff.tracing import Arguments, outputs
-from uopc.autodiff.tree import Structure, flatten
+from uopc.runtime.tree import Structure, flatten
 from uopc.tensor import Tensor
 from uopc.uop import Ops, UOp, toposort
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uopc.autodiff.tree import Structure, flatten
+from uopc.runtime.tree import Structure, flatten
 from uopc.tensor import Tensor
 from uopc.uop import UOp, substitute
 

@@ -23,7 +23,7 @@ from uopc.autodiff.tracing import (
     outputs,
     require_function,
 )
-from uopc.autodiff.tree import flatten, mapped
+from uopc.runtime.tree import flatten, mapped
 from uopc.tensor import Tensor
 from uopc.uop import UOp
 

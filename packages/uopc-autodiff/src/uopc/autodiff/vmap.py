@@ -8,7 +8,7 @@ from typing import Any
 
 from uopc.autodiff.batching import batched, repeated
 from uopc.autodiff.tracing import Arguments, fresh, made, outputs, require_function
-from uopc.autodiff.tree import Structure, flatten
+from uopc.runtime.tree import Structure, flatten
 from uopc.tensor import Tensor
 from uopc.uop import UOp
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from uopc.uop import Ops, UOp
 Array = np.ndarray[Any, Any]
 
 
-class _Runnable:
+class Runnable:
     """A plan compiled for one backend, with its memory plan and arena."""
 
     def __init__(self, plan: Plan, backend: Backend, roots: Sequence[UOp]) -> None:
@@ -56,6 +57,30 @@ def _check(
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A plan that was run once.
+
+    Attributes:
+        plan: the plan.
+        inputs: the BUFFER nodes that it read, which are its first buffers.
+        arrays: the flat memory of each buffer of the plan.
+        backend: where it ran.
+        runnable: what ran; None if there was nothing to do.
+    """
+
+    plan: Plan
+    inputs: Sequence[UOp]
+    arrays: Sequence[Array]
+    backend: Backend
+    runnable: Runnable | None
+
+    @property
+    def results(self) -> list[Array]:
+        """The flat memory of each root."""
+        return [self.arrays[o] for o in self.plan.outputs]
+
+
 def realize(
     roots: Sequence[UOp],
     leaves: Mapping[UOp, UOp] | None = None,
@@ -67,18 +92,26 @@ def realize(
     root that is a buffer's reshape gives that buffer's own array. The arrays are
     of the dtype's ``storage``; ``dtype.load`` gives their values.
     """
+    return compute(roots, leaves, backend).results
+
+
+def compute(
+    roots: Sequence[UOp],
+    leaves: Mapping[UOp, UOp] | None = None,
+    backend: Backend | None = None,
+) -> Run:
+    """As `realize`, but tells what was run, and on which memory."""
     backend = backend or default_backend()
     plan, inputs = make_plan(roots, leaves, backend.supports, backend.name)
     arrays = [buffer_data(b) for b in inputs]
     if not plan.kernels:
-        made = [empty(b.size, b.dtype) for b in plan.buffers[len(arrays) :]]
-        arrays += made
-        return [arrays[o] for o in plan.outputs]
+        arrays += [empty(b.size, b.dtype) for b in plan.buffers[len(arrays) :]]
+        return Run(plan, inputs, arrays, backend, None)
     runnable = plan.programs.get(backend.name)
     if runnable is None:
         _check(roots, leaves or {}, plan, inputs)
         runnable = plan.programs.setdefault(
-            backend.name, _Runnable(plan, backend, roots)
+            backend.name, Runnable(plan, backend, roots)
         )
     # A fresh arena per run: eight threads may run one plan at once.
     arena = empty(runnable.memory.arena_bytes, u8)
@@ -92,8 +125,8 @@ def realize(
             arrays.append(arena[offset : offset + b.nbytes].view(b.dtype.storage))
     before = [a.copy() for a in arrays[: len(inputs)]] if get("UOPC_NANS") else None
     run_program(runnable.program, plan, backend, arrays)
-    results = [arrays[o] for o in plan.outputs]
+    run = Run(plan, inputs, arrays, backend, runnable)
     if before is not None:
         given = dict(zip(inputs, before, strict=True))
-        require_finite(roots, leaves or {}, given, results)
-    return results
+        require_finite(roots, leaves or {}, given, run.results)
+    return run

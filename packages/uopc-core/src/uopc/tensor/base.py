@@ -25,7 +25,7 @@ from uopc.dtype import (
 from uopc.runtime import buffer_data, new_buffer, next_version
 from uopc.runtime.buffers import empty
 from uopc.runtime.nans import record_lines, recording
-from uopc.tensor.values import (
+from uopc.runtime.values import (
     add_live,
     add_pending,
     held,

@@ -9,8 +9,8 @@ import numpy as np
 
 from uopc.composite import blocks, normal, random_bits, uniform
 from uopc.dtype import DType, f32
+from uopc.runtime.values import lock, state
 from uopc.tensor.base import Base
-from uopc.tensor.values import lock, state
 from uopc.uop import UOp
 
 

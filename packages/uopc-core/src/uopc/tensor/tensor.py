@@ -9,12 +9,12 @@ from typing import Literal as OneOf
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.plugins import current
+from uopc.runtime.values import held, live_tensors, realize_all
 from uopc.tensor.base import Base
 from uopc.tensor.missing import hint, no_ufunc
 from uopc.tensor.movement import _shape_of
 from uopc.tensor.order import Order
 from uopc.tensor.random import default as generator
-from uopc.tensor.values import held, live_tensors, realize_all
 from uopc.uop import Literal, Ops, UOp, substitute, toposort
 
 __all__ = ["Tensor", "realize_all"]

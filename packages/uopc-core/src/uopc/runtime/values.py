@@ -1,5 +1,7 @@
 """Computed values: which buffer holds a node's value, and for how long.
 
+What holds values is a Tensor, of which no more is known here than `Holder` says.
+
 A value lives as long as its node, since graphs built on it may still be computed.
 But when an update has replaced a value that nobody can read any more, its memory
 is freed, although old graphs (of a loss that was kept) may hold the node.
@@ -10,36 +12,52 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from uopc.runtime import new_buffer, next_version, realize, release
+from uopc.runtime.buffers import new_buffer, next_version, release
+from uopc.runtime.run import compute
 from uopc.uop import Ops, UOp, fork_safe, toposort
 
-if TYPE_CHECKING:
-    from uopc.tensor.base import Base
+
+class Holder(Protocol):
+    """What is known of a Tensor here; see there for what its fields mean."""
+
+    uop: UOp
+    grad: Any
+    requires_grad: bool
+    _graph: UOp | None
+    _home: UOp | None
+    _was: weakref.ref[UOp] | None
+    _leaf: bool
+    _assigned: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+
 
 # Held for the tables below and for what an assignment changes; never while
 # something is computed, so that threads may compute at the same time.
 lock = fork_safe(threading.RLock())
 # Every live tensor, so that an update knows who still reads the old value.
-_live: weakref.WeakSet[Base] = weakref.WeakSet()
+_live: weakref.WeakSet[Holder] = weakref.WeakSet()
 # Values that assignments replaced while somebody still had to read them.
 _waiting: weakref.WeakSet[UOp] = weakref.WeakSet()
 # The buffers that hold the values of nodes.
 _computed: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
 # Parameters that were assigned a value, in the order in which they were.
-_pending: dict[int, weakref.ref[Base]] = {}
+_pending: dict[int, weakref.ref[Holder]] = {}
 # Tensors whose updates are realized along with whatever is: random counters.
-state: list[Base] = []
+state: list[Holder] = []
 
 
-def add_live(t: Base) -> None:
+def add_live(t: Holder) -> None:
     """Count a new tensor among the live ones."""
     with lock:
         _live.add(t)
 
 
-def add_pending(t: Base) -> None:
+def add_pending(t: Holder) -> None:
     """Have a parameter's new value computed with whatever is computed next.
 
     Otherwise updates that nobody reads would pile up, each on the one before.
@@ -48,14 +66,14 @@ def add_pending(t: Base) -> None:
         _pending[id(t)] = weakref.ref(t)
 
 
-def _take_pending() -> list[Base]:
+def _take_pending() -> list[Holder]:
     """Assigned parameters whose values are not computed yet, in order."""
     found = [t for ref in _pending.values() if (t := ref()) is not None]
     _pending.clear()
     return found
 
 
-def live_tensors() -> list[Base]:
+def live_tensors() -> list[Holder]:
     """Every tensor there is."""
     with lock:
         return list(_live)
@@ -82,7 +100,7 @@ def reads_memory(root: UOp) -> bool:
     return False
 
 
-def realize_all(tensors: Iterable[Base]) -> None:
+def realize_all(tensors: Iterable[Holder]) -> None:
     """Compute several tensors together: one plan, one native call.
 
     The state of the random generator is brought up to date with them.
@@ -93,15 +111,15 @@ def realize_all(tensors: Iterable[Base]) -> None:
         leaves = dict(_computed)
     if not group:
         return
-    arrays = realize([node for _, node in group], leaves)
+    run = compute([node for _, node in group], leaves)
     replaced: list[UOp] = []
     with lock:
-        for (t, node), array in zip(group, arrays, strict=True):
+        for (t, node), array in zip(group, run.results, strict=True):
             _settle(t, node, array, replaced)
         release_unread(replaced)
 
 
-def _settle(t: Base, node: UOp, array: Any, replaced: list[UOp]) -> None:
+def _settle(t: Holder, node: UOp, array: Any, replaced: list[UOp]) -> None:
     """Bind the computed value of ``node`` to its tensor, if it still has it."""
     same = t.uop is node  # else it is settled already, or was assigned since
     home = t._home if same else None
