@@ -16,7 +16,7 @@ from smooth_arrays import ALONG, LABELS, ROWS, Draws
 
 from uopc import composite as c
 from uopc import nn
-from uopc.composite.norm import centered
+from uopc.composite.norms import centered
 from uopc.config import overriding
 from uopc.nn import scaled_dot_product_attention as attention
 from uopc.tensor import Tensor
@@ -89,6 +89,8 @@ PLACES: dict[str, Case] = {
     "stack: last": (lambda *x: c.stack(x, 2), small(2, 3), small(2, 3)),
     "cat": (lambda *x: c.cat(x, 1), small(2, 1), small(2, 3), small(2, 2)),
     "cat: same": (lambda x: c.cat([x, c.square(x)], 0), small(2, 3)),
+    "put": (lambda x: c.put(c.square(x), 1, range(1, 4), 5), small(2, 3)),
+    "put: every third": (lambda x: c.put(x, 0, range(7, -1, -3), 9), small(3, 2)),
     "along_last": (c.along_last, small(2, 3), ALONG),
     "along_last: from the end": (
         lambda x, i: c.along_last(x, c.from_end(i, 3)), small(2, 3), ALONG - 2),
@@ -128,8 +130,9 @@ LOSSES: dict[str, Case] = {
 }  # fmt: skip
 COMPOSITES = ELEMENTS | AXES | PLACES | LOSSES
 NO_DERIVATIVE = {
-    **dict.fromkeys(("argmax", "argsort", "from_end", "index_nodes", "one_hot_index"),
-                    "gives positions"),
+    **dict.fromkeys(("argmax", "argsort", "from_end", "index_nodes", "last_writer",
+                     "one_hot_index"), "gives positions"),
+    **dict.fromkeys(("at_position", "inside", "written"), "gives a mask"),
     **dict.fromkeys(("blocks", "broadcast_shape", "count"), "gives Python's integers"),
     **dict.fromkeys(("full", "iota"), "is made of numbers that are known"),
     **dict.fromkeys(("normal", "random_bits", "threefry", "uniform"),

@@ -4,6 +4,7 @@ backends, and none is forgotten."""
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,15 @@ draws = Draws(0)
 apart, near_one = draws.apart, draws.near_one
 small, chances = draws.small, draws.chances
 
+
+def assigned(t: Tensor, i: Tensor, value: Tensor) -> Tensor:
+    """Products of elements that stay and of those that are written over."""
+    before = t[...]
+    t = t * t
+    t[i, ::2] = value
+    return t * before
+
+
 # By method: a call, and its arguments. All but the functions of elements.
 TABLE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
     # Reduction
@@ -43,6 +53,8 @@ TABLE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
     "cross_entropy": (
         lambda t, n: t.cross_entropy(n, label_smoothing=0.1), (small(3, 4), LABELS)),
     "__matmul__": (lambda a, b: a @ b, (small(2, 2, 3), small(3, 2))),
+    "__imatmul__": (
+        lambda a, b: operator.imatmul(a, b), (small(2, 3), small(3, 2))),
     "dot": (lambda a, b: a.dot(b), (small(2, 3), small(3))),
     "matmul": (lambda a, b: a.matmul(b), (small(3), small(3, 2))),
     # Einsum and Order
@@ -69,6 +81,7 @@ TABLE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
     "__iter__": (lambda t: [*t][1], (small(2, 3),)),
     # Gather
     "__getitem__": (lambda t, i: t[i, ::2], (small(3, 4), ROWS)),
+    "__setitem__": (assigned, (small(3, 4), ROWS, small(4, 2))),
     "take": (lambda t, i: t.take(i, 1), (small(2, 3), ROWS)),
     "index_select": (lambda t, i: t.index_select(0, i), (small(2, 3), ROWS)),
     "gather": (lambda t, i: t.gather(0, i), (small(2, 3), ALONG)),
@@ -138,7 +151,7 @@ def test_a_function_of_elements(function: Any) -> None:
 
 
 def test_none_is_forgotten() -> None:
-    kinds = ("Reduction", "Einsum", "Order", "Movement", "Gather")
+    kinds = ("Reduction", "Einsum", "Order", "Movement", "Gather", "SetItem")
     names = {name for kind in kinds for name in names_of(parts()[kind])}
     assert names == {*TABLE, *NO_DERIVATIVE}
     assert {op for op in registry().vjps if op.kind != "loop"} <= {*ROWS_WITH_GRADIENTS}

@@ -63,6 +63,15 @@ class Arithmetic(Base):
     def __itruediv__(self, other: Operand) -> Self:
         return self._updated(self / other)
 
+    def __ifloordiv__(self, other: Operand) -> Self:
+        return self._updated(self // other)
+
+    def __imod__(self, other: Operand) -> Self:
+        return self._updated(self % other)
+
+    def __ipow__(self, other: Operand) -> Self:
+        return self._updated(self**other)
+
     def __neg__(self) -> Self:
         return self._new(-self.uop)
 

@@ -10,11 +10,11 @@ from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import boolean, i32, promote
 from uopc.tensor.base import explained
-from uopc.tensor.gather import Gather
+from uopc.tensor.setitem import SetItem
 from uopc.uop import UOp
 
 
-class Einsum(Gather):
+class Einsum(SetItem):
     """Sums of products of tensors whose axes are named by letters."""
 
     __slots__ = ()

@@ -273,6 +273,9 @@ class Reduction(Arithmetic):
         out = _drop_axes(out, self.ndim == 1, other.ndim == 1)
         return self._new(out.cast(dtype), other)
 
+    def __imatmul__(self, other: Self) -> Self:
+        return self._updated(self @ other)
+
     matmul = __matmul__
     dot = __matmul__
 

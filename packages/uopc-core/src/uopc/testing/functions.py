@@ -116,7 +116,7 @@ EXACT: dict[str, tuple[str, ...]] = {
 """Functions whose result leaves nothing to measure, and why."""
 
 OTHERS: dict[str, tuple[str, ...]] = {
-    "Movement and indexing, which copy elements": ("Movement", "Gather"),
+    "Movement and indexing, which copy elements": ("Movement", "Gather", "SetItem"),
     "Constructors, values and gradients": ("Base", "Tensor"),
 }
 """What computes nothing with numbers, by the class that defines it."""

@@ -292,7 +292,7 @@ ROW_FUNCTIONS: tuple[RowFunction, ...] = (
     RowFunction("mean", ("mean",), lambda t: t.mean(-1), lambda x: x.mean(-1),
                 _terms(lambda x: np.abs(x).mean(-1))),
     RowFunction("scatter_add", ("scatter_add",), _scatter_add, _sum, SUM),
-    RowFunction("x @ y", ("__matmul__", "matmul", "dot"),
+    RowFunction("x @ y", ("__matmul__", "__imatmul__", "matmul", "dot"),
                 lambda t: t @ Tensor(_columns(t.shape[-1])), _product, PRODUCT),
     RowFunction("einsum", ("einsum",), _einsum, _product, PRODUCT),
     RowFunction("cumsum", ("cumsum",), Tensor.cumsum, lambda x: x.cumsum(-1),
