@@ -152,6 +152,11 @@ def clang(session: nox.Session) -> None:
         session.run(*words, external=True)
     session.env["UOPC_CC"] = "clang"
     run_tests(session, ["uopc-core", "uopc-backend-c"], ["tests/backend_c"])
+    if not session.posargs:
+        # Its warnings, and the same values as the reference's, bit by bit.
+        paths = ["tests/golden", "tests/fuzz", "tests/integration/test_chapter.py"]
+        paths += ["--fuzz", "0:200"]
+        run_tests(session, DISTRIBUTIONS, paths, HYPOTHESIS)
     session.install(f"{wheel(session, 'uopc-backend-c')}[zig]")
     python = Path(session.virtualenv.location).resolve() / "bin" / "python"
     session.env["UOPC_CC"] = f"{shlex.quote(str(python))} -m ziglang cc"

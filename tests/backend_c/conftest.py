@@ -21,8 +21,10 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.delenv("UOPC_CC", raising=False)
     monkeypatch.setattr(cache_folder, "_private", None)
     monkeypatch.setattr(cache_folder, "_warned", set())
+    monkeypatch.setattr(cache_folder, "_given_up", set())
+    monkeypatch.setattr(cache_folder, "_kept", False)
     monkeypatch.setattr(room, "_swept", set())
-    monkeypatch.setattr(room, "_bytes", {})
+    monkeypatch.setattr(room, "_seen", {})
     monkeypatch.setattr(room, "in_use", set())
     cache.stats.reset()
     yield folder

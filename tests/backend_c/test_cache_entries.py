@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from uopc.backend_c import cache, cpu, load, toolchain
+from uopc.backend_c import cache, cpu, load, plans, toolchain
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -199,6 +199,67 @@ def test_a_lost_or_wrong_checksum_is_a_miss(text: str | None):
     assert cache.intact(made)
 
 
+@pytest.mark.parametrize("end", ["so", "so.sha256"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "endless"])
+def test_what_is_no_file_of_the_users_own_is_not_read(
+    end: str, kind: str, tmp_path: Path, call: Run
+):
+    """A pipe would keep its reader waiting, a link may lead to where others write."""
+    made = cache.build(SOURCE, 1)
+    file = made.with_name(f"{made.stem}.{end}")
+    if kind == "endless":
+        os.truncate(file, 1 << 40 if end == "so.sha256" else 1 << 20)
+    else:
+        file.rename(tmp_path / "elsewhere")
+        if kind == "pipe":
+            os.mkfifo(file, 0o600)
+        else:
+            file.symlink_to(tmp_path / "elsewhere")
+    assert not cache.intact(made)
+    assert cache.build(SOURCE, 1) == made
+    assert counts() == (2, 0, 2, 1)
+    assert call(made, 1) == 8
+
+
+def test_a_record_that_is_a_pipe_is_not_read(own_cache: Path):
+    own_cache.mkdir(mode=0o700)
+    os.mkfifo(own_cache / f"{'1' * 64}.plan", 0o600)
+    assert plans.find("1" * 64) is None
+
+
+def test_one_entry_under_the_name_of_another_is_not_opened(call: Run):
+    """With its checksum, so that both are whole."""
+    made = cache.build(SOURCE, 1)
+    other = cache.build(SOURCE.replace("7", "8"), 1)
+    for end in ("so", "so.sha256"):
+        shutil.copy(other.with_suffix(f".{end}"), made.with_suffix(f".{end}"))
+    assert cache.build(SOURCE, 1) == made
+    assert call(made, 1) == 8
+
+
+def test_a_folder_in_the_place_of_an_entry(call: Run):
+    made = cache.build(SOURCE, 1)
+    made.unlink()
+    made.mkdir()
+    with pytest.warns(RuntimeWarning, match="Is a directory") as caught:
+        again = cache.build(SOURCE, 1)
+    assert len(caught) == 1
+    assert again.parent != made.parent
+    assert call(again, 1) == 8
+
+
+def test_the_cache_may_be_cleared_under_the_compiler(
+    tmp_path: Path, fake: Callable[..., Path], own_cache: Path, call: Run
+):
+    """An entry that was there, damaged, is not known as one that is being compiled."""
+    fake(
+        f'[ -e "$0.ran" ] || rm {shlex.quote(str(own_cache))}/*.c\n: > "$0.ran"\n'
+        'exec gcc "$@"'
+    )
+    assert call(cache.build(SOURCE, 1), 1) == 8
+    assert cache.stats.compiler_runs == 2
+
+
 def test_a_library_in_use_survives_the_rebuilding(run: Run):
     made = cache.build(SOURCE, 1)
     library = load.load(made)
@@ -211,7 +272,7 @@ def test_a_library_in_use_survives_the_rebuilding(run: Run):
 # Temporary files
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_no_temporary_file_survives_an_exception(
     error: type[BaseException], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ):

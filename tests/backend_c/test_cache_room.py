@@ -71,6 +71,39 @@ def test_what_is_in_use_stays(own_cache: Path, run: Run):
     library.close()
 
 
+def test_what_seems_to_be_used_in_the_future_goes_first(own_cache: Path):
+    """The clock was wrong when it was used; it must not stay for that for ever."""
+    future, old, source = aged(built(1), -1000.0), aged(built(2), 1.0), "0" * 64
+    (own_cache / f"{source}.c").touch()
+    os.utime(own_cache / f"{source}.c", (2**33, 2**33))
+    assert [e.name for e in room.entries(own_cache)][-1] == old.stem
+    assert not any(e.recent or e.compiling for e in room.entries(own_cache))
+    with overriding(UOPC_CACHE_SIZE=int(size(old) * 2.6)):
+        new = built(3)
+    assert [f.exists() for f in (future, old, new)] == [False, True, True]
+    left = own_cache / ".tmp-left"
+    left.mkdir()
+    os.utime(left, (2**33, 2**33))
+    room.clear(own_cache)
+    assert not left.exists()
+
+
+def test_what_other_processes_add_is_noticed(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    each = size(built(0))
+    monkeypatch.setattr(room, "_seen", {})
+    with overriding(UOPC_CACHE_SIZE=each * 40):
+        built(1)
+        for number in range(100, 160):  # another process
+            copy = own_cache / f"{number:064}.so"
+            copy.write_bytes(bytes(each))
+            os.utime(copy, (0, 0))
+        for number in range(2, 6):
+            built(number)
+    assert sum(e.nbytes for e in room.entries(own_cache)) <= each * 40
+
+
 def test_a_program_that_runs_survives_that_its_entry_goes(run: Run):
     with load.load(built(1)) as library:
         aged(library.path, 1.0)

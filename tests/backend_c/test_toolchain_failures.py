@@ -121,6 +121,38 @@ def test_success_without_output(fake: Fake, body: str):
     assert "reported success but wrote no output" in str(failure())
 
 
+@pytest.mark.parametrize("option", ["-c", "-E"])
+def test_what_it_wrote_cannot_be_loaded(option: str, fake: Fake, own_cache: Path):
+    fake(f'exec {GCC} "$@" {option}')
+    assert "no shared object for this machine" in str(failure())
+    assert not list(own_cache.glob("*.so"))
+
+
+def test_it_fails_at_the_linking(fake: Fake):
+    fake(f'case "$*" in *" -c "*) exec {GCC} "$@";; esac; echo no -lm; exit 1')
+    with pytest.raises(toolchain.CompileError, match="no -lm"):
+        cache.build({"a": SOURCE, "b": "int b;"}, 1)
+
+
+def test_without_a_path_the_compiler_finds_its_linker(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv("PATH")
+    assert cache.build(SOURCE, 1).is_file()
+
+
+@pytest.mark.parametrize("home", [None, "", "relative", "/proc/nothing"])
+def test_zig_gets_a_folder_where_home_has_none(
+    home: str | None, fake: Fake, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    fake(f'mkdir "$ZIG_GLOBAL_CACHE_DIR" && exec {GCC} "$@"')
+    assert cache.build(SOURCE, 1).is_file()
+
+
 def test_no_shell_looks_at_the_words(
     tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ):

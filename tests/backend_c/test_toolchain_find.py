@@ -82,6 +82,12 @@ def test_a_wrong_uopc_cc_is_not_replaced_by_another(
     assert f"UOPC_CC={command!r}" in str(caught.value)
 
 
+def test_a_program_that_may_not_be_run_is_told_from_one_that_is_not_there(fake: Fake):
+    fake("").chmod(0o644)
+    with pytest.raises(toolchain.CompilerNotFoundError, match="is not executable"):
+        toolchain.find_compiler()
+
+
 def test_no_compiler_says_what_was_tried_and_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

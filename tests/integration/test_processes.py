@@ -9,6 +9,8 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +22,7 @@ from uopc.autodiff import gradient
 from uopc.config import get, overriding
 from uopc.kernelize import Plan, make_plan
 from uopc.runtime import backend_named
+from uopc.runtime.backends import made_once
 from uopc.tensor import Tensor
 from uopc.uop import UOp
 
@@ -69,6 +72,33 @@ def test_eight_threads_differentiate_and_run_as_one_does(backend: str) -> None:
     assert at_once == list(map(work, seeds))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_threads_that_need_the_same_thing_make_it_once(fails: bool) -> None:
+    """If that fails, another of them tries."""
+    plan, made = Plan((), (), ()), []
+    gate = threading.Barrier(8)
+
+    def make() -> object:
+        made.append(object())
+        time.sleep(0.02)
+        if fails and len(made) == 1:
+            raise MemoryError
+        return made[-1]
+
+    def need(_: int) -> object:
+        gate.wait()
+        try:
+            return made_once(plan, "a backend", make)
+        except MemoryError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(need, range(8)))
+    assert len(made) == 1 + fails
+    assert found.count(made[-1]) == 8 - fails
+    assert plan.programs == {"a backend": made[-1]}
+
+
 # -- pickles ----
 
 
@@ -107,6 +137,27 @@ def test_tensors_and_graphs_pickle() -> None:
     assert_array_equal(plain.grad.numpy(), [3.0, 5.0])
     graph = UOp.param(0, x.dtype, (2,)).exp2() + 1.0
     assert pickle.loads(pickle.dumps(graph)) is graph
+
+
+def test_tensors_and_plans_in_a_process_that_starts_afresh(backend: str) -> None:
+    """Nothing of this process is there but the pickles."""
+    plan, _, value = a_plan()
+    lazy = Tensor([1.0, 2.0]) * 2.0 + 1.0
+    printed = python(
+        f"""
+        import pickle
+        import numpy as np
+        from uopc.runtime import backend_named
+
+        t, plan = pickle.loads(bytes.fromhex("{pickle.dumps([lazy, plan]).hex()}"))
+        arrays = [np.zeros(b.size, b.dtype.storage) for b in plan.buffers]
+        arrays[0][:] = np.arange(6)
+        backend_named("{backend}").compile(plan)(arrays)
+        print(t.tolist(), arrays[plan.outputs[0]].tolist())
+        """,
+        backend,
+    )
+    assert printed == [f"[3.0, 5.0] {value.ravel().tolist()}"]
 
 
 # -- forks ----
@@ -176,6 +227,45 @@ def test_a_fork_while_other_threads_compute_does_not_hang(backend: str) -> None:
     assert printed == ["done"]
 
 
+def test_a_fork_while_a_plan_is_made_does_not_hang() -> None:
+    """Of the same plan, and of another that is lowered and printed."""
+    printed = python(
+        """
+        import os, signal, threading
+        from uopc.kernelize import Plan
+        from uopc.runtime.backends import made_once
+        from uopc.uop import lazy
+
+        begun, finish = threading.Event(), threading.Event()
+        plan = Plan((), (), ())
+
+        class Text:
+            @lazy
+            def text(self):
+                if threading.current_thread() is not threading.main_thread():
+                    begun.set()
+                    finish.wait()
+                return "text"
+
+        first, second = Text(), Text()
+        make = lambda: first.text
+        thread = threading.Thread(target=made_once, args=(plan, "name", make))
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(10)  # kills it if it hangs
+            os._exit(made_once(plan, "name", lambda: second.text) != "text")
+        print(os.waitpid(child, 0)[1])
+        finish.set()
+        thread.join()
+        print(plan.programs, first.text is first.text)
+        """,
+        "c",
+    )
+    assert printed == ["0", "{'name': 'text'} True"]
+
+
 # -- interrupts ----
 
 
@@ -187,6 +277,8 @@ def test_an_interrupt_during_a_native_call_leaves_nothing_broken() -> None:
         from uopc.tensor import Tensor
         from uopc.nn import SGD
 
+        # A job in the background starts its children with interrupts turned off.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         a = np.random.default_rng(0).standard_normal((768, 768)).astype(np.float32)
         w = Tensor(a, requires_grad=True)
         optimizer = SGD([w], lr=0.5)

@@ -24,6 +24,7 @@ class CBackend:
 
     name = NAME
     priority = 10
+    in_place = True
 
     def unavailable(self) -> str | None:
         """Why no C can be compiled here, or None."""

@@ -7,20 +7,22 @@ files and starts no process.
 """
 
 import contextlib
-import functools
+import errno
 import hashlib
+import io
 import os
 import platform
 import re
 import stat
 import struct
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from uopc.backend_c import cpu, room, toolchain
-from uopc.backend_c.folder import cache_dir, keep_private
+from uopc.backend_c.folder import cache_dir, give_up, keep_private
+from uopc.backend_c.load import is_loadable
+from uopc.backend_c.scratch import scratch_folder
 from uopc.backend_c.toolchain import Stats, stats
 from uopc.runtime import count
 
@@ -31,7 +33,7 @@ __all__ = [
     "cache_dir",
     "digest",
     "intact",
-    "is_own",
+    "open_own",
     "stats",
     "target",
     "touch",
@@ -42,6 +44,7 @@ ABI_VERSION = 1
 """Raised whenever the way generated code is called changes."""
 
 _UNIT = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_SPACE = 4 << 20  # bytes: with less, a compiler may have failed for want of it
 
 
 def build(sources: Mapping[str, str] | str, opt: int) -> Path:
@@ -63,7 +66,19 @@ def build(sources: Mapping[str, str] | str, opt: int) -> Path:
         [_target(compiler, opt), *(x for pair in units.items() for x in pair)]
     )
     folder = cache_dir()
-    entry = folder / f"{name}.so"
+    try:
+        return _build(folder / f"{name}.so", units, compiler, opt)
+    except OSError as error:
+        # Full, or gone, or with something else in the entry's place.
+        private = give_up(folder, str(error))
+        if private is None:
+            raise
+    return _build(private / f"{name}.so", units, compiler, opt)
+
+
+def _build(
+    entry: Path, units: Mapping[str, str], compiler: toolchain.Compiler, opt: int
+) -> Path:
     room.in_use.add(entry.stem)
     touch(entry)
     if intact(entry):
@@ -73,11 +88,9 @@ def build(sources: Mapping[str, str] | str, opt: int) -> Path:
     stats.misses += 1
     if entry.exists() and _checksum_file(entry).exists():
         stats.damaged += 1
-    room.sweep(folder)
-    with tempfile.TemporaryDirectory(
-        prefix=room.TEMPORARY, dir=folder, ignore_cleanup_errors=True
-    ) as made:
-        _fill(entry, units, Path(made), compiler, opt)
+    room.sweep(entry.parent)
+    with scratch_folder(room.TEMPORARY, entry.parent) as made:
+        _fill(entry, units, made, compiler, opt)
     room.make_room(entry)
     count(compilations=1)
     return entry
@@ -97,54 +110,53 @@ def intact(entry: Path) -> bool:
     Undamaged is what its checksum was made for.
     """
     try:
-        expected = _checksum_file(entry).read_bytes().split()[:1]
-        with entry.open("rb") as stream:
-            if not is_own(stream.fileno()) or _format(stream.read(20)) != _own_format():
+        with open_own(_checksum_file(entry)) as stream:
+            expected = stream.read(1000)
+        with open_own(entry) as stream:
+            if not is_loadable(stream.read(20)):
                 return False
             stream.seek(0)
             actual = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return False
-    return expected == [actual.encode()]
+    return expected == _checksum_line(actual, entry).encode()
 
 
-def is_own(file: int) -> bool:
-    """Whether an open file is the user's, and writable by nobody else."""
-    facts = os.fstat(file)
-    return (
-        stat.S_ISREG(facts.st_mode)
-        and facts.st_uid == os.geteuid()
-        and not facts.st_mode & 0o022
-    )
+def open_own(file: Path) -> io.BufferedReader:
+    """Open a file of the cache that is the user's, and writable by nobody else.
+
+    Raises OSError for any other, for links, and for what is not a regular file, which
+    might keep its reader waiting.
+    """
+    opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    facts = os.fstat(opened)
+    if (
+        not stat.S_ISREG(facts.st_mode)
+        or facts.st_uid != os.geteuid()
+        or facts.st_mode & 0o022
+    ):
+        os.close(opened)
+        raise PermissionError(errno.EPERM, "not the user's own", str(file))
+    return os.fdopen(opened, "rb")
 
 
-def _format(head: bytes) -> bytes:
-    """What an ELF file says of its class, byte order and machine; else nothing."""
-    return head[4:6] + head[18:20] if head[:4] == b"\x7fELF" else b""
-
-
-@functools.cache
-def _own_format() -> bytes:
-    try:
-        with open(sys.executable, "rb") as stream:
-            return _format(stream.read(20))
-    except OSError:
-        return b""
+def _checksum_line(digest: str, entry: Path) -> str:
+    return f"{digest}  {entry.name}\n"
 
 
 def touch(file: Path) -> None:
     """Note that a file is in use, for those who look for what is not."""
     with contextlib.suppress(OSError):
-        os.utime(file)
+        os.utime(file, follow_symlinks=False)
 
 
 def write(file: Path, data: bytes) -> None:
     """Write a small file of the cache at once; where that fails, it is left out."""
     with (
         contextlib.suppress(OSError),
-        tempfile.TemporaryDirectory(prefix=room.TEMPORARY, dir=file.parent) as made,
+        scratch_folder(room.TEMPORARY, file.parent) as made,
     ):
-        _publish(Path(made, file.name), file, data)
+        _publish(made / file.name, file, data)
 
 
 def _target(compiler: toolchain.Compiler, opt: int) -> str:
@@ -188,6 +200,33 @@ def _fill(
     opt: int,
 ) -> None:
     """Compile in `work`, then move the finished files into place one by one."""
+    built = work / entry.name
+    try:
+        _compile(entry, units, work, compiler, opt)
+    except toolchain.CompileError as error:
+        # On a full disk it often cannot even say so. Writing is what tells: there may
+        # be a quota.
+        (work / "space").write_bytes(bytes(_SPACE))
+        if error.source.exists():
+            # The error points to the source, so a private folder has to stay as well.
+            keep_private()
+            raise
+        # Somebody has just cleared the cache.
+        _compile(entry, units, work, compiler, opt)
+    with built.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    _publish(built, entry)
+    line = _checksum_line(digest, entry)
+    _publish(work / "checksum", _checksum_file(entry), line.encode())
+
+
+def _compile(
+    entry: Path,
+    units: Mapping[str, str],
+    work: Path,
+    compiler: toolchain.Compiler,
+    opt: int,
+) -> None:
     kept = []
     for unit, text in units.items():
         # In place before the compiler runs: its messages name a file that stays.
@@ -196,18 +235,7 @@ def _fill(
         )
         _publish(work / "source.c", source, text.encode())
         kept.append(source)
-    built = work / entry.name
-    try:
-        toolchain.compile_shared(compiler, kept, built, opt)
-    except toolchain.CompileError:
-        # The error points to the source, so a private folder has to stay as well.
-        keep_private()
-        raise
-    with built.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    _publish(built, entry)
-    line = f"{digest}  {entry.name}\n"
-    _publish(work / "checksum", _checksum_file(entry), line.encode())
+    toolchain.compile_shared(compiler, kept, work / entry.name, opt)
 
 
 def _publish(made: Path, final: Path, data: bytes | None = None) -> None:

@@ -97,18 +97,18 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
     """The C of a plan's kernels, not yet put together."""
     functions: list[Function] = []
     calls: list[str] = []
-    names: dict[UOp, str] = {}
-    loops: dict[UOp, UOp] = {}
+    loops: dict[tuple[UOp, int | None], UOp] = {}
     taken: set[str] = set()
     for k in kernels:
-        if k.ast not in loops:
-            names[k.ast] = _unused(k.name, taken)
-            loops[k.ast] = lower(k.ast, names[k.ast])
-            printer = KernelPrinter(loops[k.ast], spellings)
+        # One pointer for what is read and written over: so restrict stays true.
+        which = k.ast, k.over_slot
+        if which not in loops:
+            loops[which] = lower(k.ast, _unused(k.name, taken), k.over_slot)
+            printer = KernelPrinter(loops[which], spellings)
             functions.append(Function(printer.text(), tuple(printer.helpers)))
             stats.kernels += 1
-        table = ", ".join(f"table[{i}]" for i in _arguments(k, loops[k.ast]))
-        calls.append(f"  {names[k.ast]}({table});")
+        table = ", ".join(f"table[{i}]" for i in _arguments(k, loops[which]))
+        calls.append(f"  {loops[which].arg}({table});")
     entry = "\n".join([f"void {ENTRY}(void** table) {{", *calls, "}"])
     return PlanText(tuple(functions), entry)
 

@@ -2,7 +2,9 @@
 
 import _ctypes
 import ctypes
+import functools
 import os
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -75,3 +77,33 @@ def load(path: str | os.PathLike[str]) -> Library:
                 " set UOPC_CACHE_DIR to another"
             )
         raise LoadError(f"cannot load {full}: {error}{hint}") from error
+
+
+def is_loadable(head: bytes) -> bool:
+    """Whether a file that begins so is a shared object for this process's machine.
+
+    Only ELF files are told apart, by class, byte order, machine and type.
+    """
+    own = _elf_target(_own_head())
+    if not own:
+        return True
+    shared = int.from_bytes(head[16:18], sys.byteorder) == 3
+    return shared and _elf_target(head) == own
+
+
+def _elf_target(head: bytes) -> bytes:
+    return head[4:6] + head[18:20] if head[:4] == b"\x7fELF" else b""
+
+
+@functools.cache
+def _own_head() -> bytes:
+    # sys.executable may be a script, or nothing where Python is part of a program.
+    for file in ("/proc/self/exe", sys.executable):
+        try:
+            with open(file, "rb") as stream:
+                head = stream.read(20)
+        except (OSError, TypeError):
+            continue
+        if _elf_target(head):
+            return head
+    return b""

@@ -39,7 +39,7 @@ def _structure(plan: Plan) -> str:
     """All that the C of a plan depends on, as text."""
     number: dict[UOp, int] = {}
     rows = [
-        f"{k.name} {number.setdefault(k.ast, len(number))} {k.out} {k.args}"
+        f"{k.name} {number.setdefault(k.ast, len(number))} {k.out} {k.args} {k.over}"
         for k in plan.kernels
     ]
     return "\n".join([*rows, to_uir(UOp(Ops.SINK, tuple(number), "kernels"))])
@@ -48,9 +48,7 @@ def _structure(plan: Plan) -> str:
 def find(key: str) -> Path | None:
     """The shared object of a record, if both are there and whole."""
     try:
-        with open(_file(key), "rb") as stream:
-            if not cache.is_own(stream.fileno()):
-                return None
+        with cache.open_own(_file(key)) as stream:
             text = stream.read(1000).decode(errors="replace")
     except OSError:
         return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from uopc.backend_c.toolchain import CompileError
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan
 from uopc.plugins import registry
-from uopc.uop import toposort
+from uopc.uop import lazy, toposort
 
 
 def _spelled_by(kernels: Sequence[Kernel], spellings: Spellings) -> str:
@@ -69,7 +68,7 @@ class CProgram:
             plans.remember(key, entry)
         return library
 
-    @cached_property
+    @lazy
     def _text(self) -> PlanText:
         with overriding(UOPC_OPT=self._opt):
             return plan_text(self._kernels, self._spellings)
@@ -83,6 +82,16 @@ class CProgram:
         """Run on one flat array per plan buffer: one native call."""
         table = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         self._run(table)
+
+    def table(self, length: int) -> tuple[Callable[[Any], None], Any]:
+        """The native function, and a table of addresses for it that is not filled."""
+        return self._run, (ctypes.c_void_p * length)()
+
+    def address(self, array: np.ndarray[Any, Any]) -> int:
+        """What such a table has for an array."""
+        if not array.size:
+            return 0
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
 
 
 def _remembered(key: str | None) -> Library | None:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,11 +28,14 @@ COMPILING = 600.0
 
 _FILE = re.compile(r"([0-9a-f]{64})\.(?:[A-Za-z0-9_-]+\.)?(?:c|so|so\.sha256|plan)")
 _ROOM = 0.8  # what is left of a cache that was too large
+_SHARE = 16  # other processes add to it too: each looks after a part of the limit
 
 in_use: set[str] = set()
 """The entries of this process."""
 
-_bytes: dict[Path, int] = {}
+_seen: dict[Path, tuple[int, int]] = {}
+"""Bytes that a folder had when it was looked through, and that were added since."""
+
 _swept: set[Path] = set()
 
 
@@ -50,6 +53,11 @@ class Entry:
         """Whether a process may be about to finish it."""
         whole = any(file.suffix in (".so", ".plan") for file in self.files)
         return not whole and time.time() - self.used < COMPILING
+
+    @property
+    def recent(self) -> bool:
+        """Whether a process may be about to open it."""
+        return time.time() - self.used < RECENT
 
     def remove(self) -> None:
         """Remove its files, the checksum first: without it there is no entry."""
@@ -72,6 +80,10 @@ def entries(folder: Path) -> list[Entry]:
                 entry.files.append(Path(file.path))
                 entry.nbytes += facts.st_size
                 entry.used = max(entry.used, facts.st_mtime)
+    for entry in found.values():
+        # The clock was wrong then: nobody knows when it was used.
+        if entry.used > time.time() + RECENT:
+            entry.used = 0.0
     return sorted(found.values(), key=lambda entry: entry.used)
 
 
@@ -81,24 +93,23 @@ def make_room(new: Path) -> None:
     The folder is only looked through where it may be too large.
     """
     folder, limit = new.parent, get("UOPC_CACHE_SIZE")
-    if folder in _bytes:
-        with contextlib.suppress(OSError):
-            _bytes[folder] += new.stat().st_size
-    if _bytes.get(folder, limit + 1) <= limit:
-        return
     with contextlib.suppress(OSError):
-        _bytes[folder] = _shrink(entries(folder), limit)
+        if folder in _seen:
+            found, added = _seen[folder]
+            added += new.stat().st_size
+            _seen[folder] = found, added
+            if found + added <= limit and added <= limit // _SHARE:
+                return
+        _seen[folder] = _shrink(entries(folder), limit), 0
 
 
-def _shrink(found: Iterable[Entry], limit: int) -> int:
+def _shrink(found: Sequence[Entry], limit: int) -> int:
     """Remove entries until little enough is left; returns how much that is."""
-    found = list(found)
     total = sum(entry.nbytes for entry in found)
     if total <= limit:
         return total
     for entry in found:
-        recent = time.time() - entry.used < RECENT
-        if total > _ROOM * limit and not (recent or entry.name in in_use):
+        if total > _ROOM * limit and not (entry.recent or entry.name in in_use):
             entry.remove()
             total -= entry.nbytes
     return total
@@ -109,7 +120,9 @@ def clear(folder: Path) -> list[Entry]:
     removed = [entry for entry in entries(folder) if not entry.compiling]
     for entry in removed:
         entry.remove()
-    _bytes.pop(folder, None)
+    _seen.pop(folder, None)
+    _swept.discard(folder)
+    sweep(folder)
     return removed
 
 
@@ -120,7 +133,8 @@ def sweep(folder: Path) -> None:
     _swept.add(folder)
     for left in folder.glob(f"{TEMPORARY}*"):
         try:
-            old = time.time() - left.stat().st_mtime > ABANDONED
+            # One of the future is as old as one of the past.
+            old = abs(time.time() - left.stat().st_mtime) > ABANDONED
         except OSError:
             continue
         if old:

@@ -11,20 +11,27 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from uopc import config
-from uopc.backend_c import cpu
-from uopc.backend_c.interrupts import interrupts_held
-from uopc.backend_c.progress import Progress
+from uopc.backend_c.jobs import CompileError, Job, Stats, run, stats, trim
+from uopc.backend_c.load import is_loadable
+from uopc.backend_c.scratch import scratch_folder
+
+__all__ = [
+    "CompileError",
+    "Compiler",
+    "CompilerNotFoundError",
+    "Stats",
+    "compile_shared",
+    "find_compiler",
+    "flags",
+    "stats",
+    "trim",
+]
 
 TIMEOUT = 300.0
 """Seconds one run of the compiler may take."""
@@ -53,58 +60,6 @@ _refusing: set[tuple[str, ...]] = set()
 
 class CompilerNotFoundError(RuntimeError):
     """There is no C compiler; the message says what was tried and what to install."""
-
-
-class CompileError(RuntimeError):
-    """The compiler failed. `source` is kept on disk for the reader.
-
-    `status` is the exit status, minus the signal's number, or None where the
-    compiler did not start or did not end; `stderr` is all that it printed.
-    """
-
-    def __init__(
-        self,
-        command: tuple[str, ...],
-        status: int | None,
-        reason: str,
-        stderr: str,
-        source: Path,
-    ) -> None:
-        # The arguments go to the base class whole, so that the error can be pickled.
-        super().__init__(command, status, reason, stderr, source)
-        self.command = command
-        self.status = status
-        self.reason = reason
-        self.stderr = stderr
-        self.source = source
-
-    def __str__(self) -> str:
-        head = f"the C compiler failed: {self.reason}"
-        command = f"  command: {shlex.join(self.command)}"
-        source = f"  source:  {self.source}"
-        return "\n".join([head, command, source, *trim(self.stderr)])
-
-
-@dataclass
-class Stats:
-    """Counters of this process, for tests and reports."""
-
-    compiler_runs: int = 0
-    hits: int = 0
-    misses: int = 0
-    damaged: int = 0
-    plan_hits: int = 0
-    """Plans that were found without being lowered or printed."""
-    kernels: int = 0
-    """Kernels that were lowered and printed, each distinct one of a plan once."""
-
-    def reset(self) -> None:
-        """Set every counter to zero."""
-        for counter in fields(self):
-            setattr(self, counter.name, 0)
-
-
-stats = Stats()
 
 
 @dataclass(frozen=True)
@@ -192,6 +147,8 @@ def _from_command(command: str, path: str) -> Compiler:
     found = shutil.which(program, path=path) if program else None
     if found is None:
         problem = f"UOPC_CC={command!r}: there is no program {program!r}"
+        if os.path.isfile(program):
+            problem = f"UOPC_CC={command!r}: {program!r} is not executable"
         raise CompilerNotFoundError(_not_found(problem))
     found = os.path.abspath(found)
     return Compiler((found, *words[1:]), Path(os.path.realpath(found)))
@@ -210,10 +167,10 @@ def _not_found(tried: str) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _banner(argv: tuple[str, ...], fingerprint: tuple[str, ...]) -> str:
-    with tempfile.TemporaryDirectory(prefix="uopc-") as folder:
+    with scratch_folder("uopc-") as folder:
         job = Job((*argv, "--version"), Path(), 30.0)
         try:
-            return run([job], Path(folder))[0].strip()
+            return run([job], folder)[0].strip()
         except CompileError:
             return ""
 
@@ -271,126 +228,7 @@ def _compile(
     if not output.is_file() or not output.stat().st_size:
         reason = "it reported success but wrote no output"
         raise CompileError(command, 0, reason, text, sources[0])
-
-
-@dataclass(frozen=True)
-class Job:
-    """One command to run, and the source that an error should point to."""
-
-    command: tuple[str, ...]
-    source: Path
-    seconds: float
-
-
-@dataclass(frozen=True)
-class _Started:
-    job: Job
-    process: subprocess.Popen[bytes]
-    log: Path
-    begun: float
-
-    def text(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def stop(self) -> None:
-        # The whole group: a compiler's driver leaves the work to its children.
-        # Asked first, for the number of a process that ended may be another's.
-        if self.process.poll() is None:
-            with contextlib.suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-
-def run(jobs: Sequence[Job], folder: Path) -> list[str]:
-    """Run commands, as many at once as there are cores; return what they printed.
-
-    The first failure stops the others and raises `CompileError`. Whatever ends this
-    function, an interrupt too, no compiler is left running.
-    """
-    environment, workers = _environment(folder), cpu.cores()
-    waiting = deque(enumerate(jobs))
-    active: dict[int, _Started] = {}
-    printed = [""] * len(jobs)
-    progress = Progress(len(jobs))
-    try:
-        while waiting or active:
-            while waiting and len(active) < workers:
-                index, job = waiting.popleft()
-                # Else a process that has just begun might be known to nobody.
-                with interrupts_held():
-                    active[index] = _start(job, folder / f"{index}.log", environment)
-            for index, started in list(active.items()):
-                if _ended(started):
-                    del active[index]
-                    printed[index] = started.text()
-                    _check(started)
-            if active:
-                progress.show(len(jobs) - len(active) - len(waiting))
-                time.sleep(0.002)
-    finally:
-        with interrupts_held():
-            for started in active.values():
-                started.stop()
-            progress.close()
-    return printed
-
-
-def _start(job: Job, log: Path, environment: Mapping[str, str]) -> _Started:
-    stats.compiler_runs += 1
-    try:
-        # A file, not a pipe: a child that lingers would hold a pipe open for ever.
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                job.command,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-    except OSError as error:
-        reason = f"it could not be started: {error}"
-        raise CompileError(job.command, None, reason, "", job.source) from error
-    return _Started(job, process, log, time.monotonic())
-
-
-def _ended(started: _Started) -> bool:
-    if started.process.poll() is not None:
-        return True
-    job = started.job
-    if time.monotonic() - started.begun > job.seconds:
-        started.stop()
-        reason = f"it took more than {job.seconds:g} seconds"
-        raise CompileError(job.command, None, reason, started.text(), job.source)
-    return False
-
-
-def _check(started: _Started) -> None:
-    status, job = started.process.returncode, started.job
-    if status == 0:
-        return
-    reason = f"exit status {status}"
-    if status < 0:
-        names = {known.value: known.name for known in signal.Signals}
-        reason = f"killed by signal {names.get(-status, -status)}"
-        if -status == signal.SIGKILL:
-            reason += " (perhaps for want of memory)"
-    raise CompileError(job.command, status, reason, started.text(), job.source)
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    # Untranslated messages, and the compiler's own temporary files in a folder
-    # that goes away even if the compiler is killed.
-    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    if "HOME" not in environment:
-        environment.setdefault("ZIG_GLOBAL_CACHE_DIR", str(folder / "zig"))
-    return environment
-
-
-def trim(text: str, head: int = 30, tail: int = 5) -> list[str]:
-    """The first and last lines of a compiler's output, over-long lines shortened."""
-    lines = [x if len(x) <= 300 else f"{x[:297]}..." for x in text.splitlines()]
-    left = len(lines) - head - tail
-    if left <= 0:
-        return lines
-    return [*lines[:head], f"... ({left} more lines)", *lines[-tail:]]
+    with output.open("rb") as stream:
+        if not is_loadable(stream.read(20)):
+            reason = "it wrote what is no shared object for this machine"
+            raise CompileError(command, 0, reason, text, sources[0])
