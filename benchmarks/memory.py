@@ -6,8 +6,10 @@ Run from the root of the project::
 
 Nothing is computed: the graphs are planned only. Per step of a network, in KiB: the
 largest live set in the order in which the graph is walked, the same in the order that
-is planned, the arena that holds it, and all temporaries together; and the time that
-ordering the kernels and placing the temporaries takes of that of making the plan.
+is planned, the arena that holds it, and all temporaries together; the new values of
+parameters and moments, and of these what has memory of its own instead of being written
+over the old ones; and the time that ordering the kernels and placing the temporaries
+takes of that of making the plan.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any
 from uopc.autodiff import checkpoint
 from uopc.kernelize import make_plan
 from uopc.runtime import plan_memory
-from uopc.uop import UOp
+from uopc.uop import Ops, UOp
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "autodiff"))
 networks: Any = importlib.import_module("networks")
@@ -40,8 +42,16 @@ DEEP = 300  # blocks of the last network, about 5,000 kernels
 Row = Sequence[object]
 
 
+def home(u: UOp) -> UOp:
+    """The buffer that an update is the new value of: its leftmost one."""
+    while u.op is not Ops.BUFFER:
+        u = u.src[0]
+    return u
+
+
 def measured(roots: Sequence[UOp]) -> Row:
     """The figures of one plan."""
+    homes = {i: home(u) for i, u in enumerate(roots) if i}
     spent: list[float] = []
     ordering = planning.run_order
 
@@ -55,7 +65,7 @@ def measured(roots: Sequence[UOp]) -> Row:
         planning._plans.clear()
         planning.run_order = order
         start = time.process_time()
-        plan, _ = make_plan(roots)
+        plan, _ = make_plan(roots, homes=homes)
         return plan, time.process_time() - start
 
     try:
@@ -66,7 +76,16 @@ def measured(roots: Sequence[UOp]) -> Row:
     start = time.process_time()
     memory = plan_memory(plan)
     placing = time.process_time() - start
-    figures = walked.live_bytes, memory.live_bytes, memory.arena_bytes, memory.sum_bytes
+    over = {k.out for k in plan.kernels if k.over is not None}
+    updates = [(o, plan.buffers[o].nbytes) for o in plan.outputs[1:]]
+    figures = (
+        walked.live_bytes,
+        memory.live_bytes,
+        memory.arena_bytes,
+        memory.sum_bytes,
+        sum(n for _, n in updates),
+        sum(n for o, n in updates if o not in over),
+    )
     times = (f"{t * 1e3:.0f}" for t in (whole, spent[0], placing))
     return len(plan.kernels), *(f"{x / 1024:.0f}" for x in figures), *times
 
@@ -86,7 +105,8 @@ def rows() -> Iterator[Row]:
 
 def main() -> None:
     """Print the table as its rows come."""
-    head = ["kernels", "walked", "live", "arena", "sum", "plan ms", "order", "place"]
+    head = ["kernels", "walked", "live", "arena", "sum", "updated", "copied"]
+    head += ["plan ms", "order", "place"]
     for row in itertools.chain([("training step", *head)], rows()):
         print(f"{row[0]:<36}" + "".join(f"{x!s:>9}" for x in row[1:]), flush=True)
 

@@ -19,6 +19,7 @@ class ReferenceBackend:
 
     name = "interp"
     priority = 0
+    in_place = True
 
     def unavailable(self) -> str | None:
         """Why this backend cannot run here; it always can."""
@@ -37,6 +38,8 @@ class ReferenceProgram:
     """A plan, interpreted kernel by kernel."""
 
     def __init__(self, plan: Plan) -> None:
+        made = [k.out for k in plan.kernels]
+        self._outputs = [i for i in made if plan.buffers[i].role == "output"]
         self._steps = []
         for k in plan.kernels:
             leaves = [u for u in toposort([k.ast]) if u.op is Ops.BUFFER]
@@ -44,8 +47,17 @@ class ReferenceProgram:
             self._steps.append((k.ast, reads, k.out))
 
     def __call__(self, arrays: Sequence[Array]) -> None:
-        """Run on one flat array per plan buffer, writing the outputs."""
+        """Run on one flat array per plan buffer, writing the outputs.
+
+        Outputs, of which some may be inputs as well, are written when all of them have
+        been computed: an op that fails leaves everything as it was.
+        """
+        memory = list(arrays)
+        for out in self._outputs:
+            memory[out] = np.empty_like(arrays[out])
         for ast, reads, out in self._steps:
-            data = {u: u.dtype.load(arrays[i]) for u, i in reads}
+            data = {u: u.dtype.load(memory[i]) for u, i in reads}
             (value,) = evaluate([ast], data)
-            arrays[out][:] = ast.dtype.store(value.reshape(-1))
+            memory[out][:] = ast.dtype.store(value.reshape(-1))
+        for out in self._outputs:
+            arrays[out][:] = memory[out]

@@ -32,7 +32,7 @@ def run_loops(sink: UOp, data: Mapping[int, Array]) -> dict[int, Array]:
 class _Runner:
     def __init__(self, sink: UOp, data: Mapping[int, Array]) -> None:
         written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
-        self.memory = {b: np.zeros(b.shape, b.dtype.numpy) for b in written}
+        self.memory = {b: _initial(b, data) for b in written}
         self.data = data
         self.stored: dict[int, Array] = {
             b.arg.slot: x for b, x in self.memory.items() if b.arg.space == "global"
@@ -82,6 +82,14 @@ class _Runner:
         except Exception as error:
             note_owner(error, f"NumPy meaning of op {u.op.name!r}", "ops", u.op.name)
             raise
+
+
+def _initial(buf: UOp, data: Mapping[int, Array]) -> Array:
+    """What is in a buffer that is written: of one written in place, what was given."""
+    given = data.get(buf.arg.slot) if buf.arg.space == "global" else None
+    if given is not None and (given.shape, given.dtype) == (buf.shape, buf.dtype.numpy):
+        return given.copy()
+    return np.zeros(buf.shape, buf.dtype.numpy)
 
 
 def _inside(index: Any, buf: UOp) -> int:

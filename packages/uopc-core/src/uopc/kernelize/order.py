@@ -39,6 +39,26 @@ def run_order(reads: Links, waits: Links, sizes: Sequence[int]) -> list[int]:
     return best
 
 
+def possible_order(needs: Links) -> list[int]:
+    """A permutation in which each kernel comes after those that it needs.
+
+    It is the given order, but that what is needed is drawn forward. There is no circle.
+    """
+    order: list[int] = []
+    seen = [False] * len(needs)
+    for start in range(len(needs)):
+        stack = [start]
+        while stack:
+            i = stack.pop()
+            if i < 0:
+                order.append(~i)
+            elif not seen[i]:
+                seen[i] = True
+                stack.append(~i)
+                stack += [j for j in reversed(needs[i]) if not seen[j]]
+    return order
+
+
 @dataclass(frozen=True)
 class _Work:
     """Kernels by number; ``touches`` are the values that each makes or reads."""
@@ -54,7 +74,7 @@ class _Work:
             list(dict.fromkeys((*r, *w))) for r, w in zip(reads, waits, strict=True)
         ]
         touches = [[v for v in {i, *r} if sizes[v]] for i, r in enumerate(reads)]
-        return _Work(needs, _turned(needs), touches, sizes)
+        return _Work(needs, turned(needs), touches, sizes)
 
     def candidates(self) -> Iterator[list[int]]:
         """Orders to choose from."""
@@ -155,7 +175,7 @@ class _Balance:
 
     def __init__(self, work: _Work) -> None:
         self.work = work
-        self.by_value = _turned(work.touches)
+        self.by_value = turned(work.touches)
         self.left = [len(t) for t in self.by_value]
         self.gain = [
             -sum(work.sizes[v] for v in t if self.left[v] > 1) for t in work.touches
@@ -176,8 +196,8 @@ class _Balance:
         return changed
 
 
-def _turned(links: Links) -> list[list[int]]:
-    """The same links from the other end."""
+def turned(links: Links) -> list[list[int]]:
+    """The same links from the other end: by kernel, those that name it."""
     found: list[list[int]] = [[] for _ in links]
     for i, ends in enumerate(links):
         for e in ends:

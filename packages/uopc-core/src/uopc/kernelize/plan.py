@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from uopc.config import get
 from uopc.dtype import DType
 from uopc.kernelize.constants import notice_miss
 from uopc.kernelize.group import choose_buffers, read
+from uopc.kernelize.inplace import Pair, written_over
 from uopc.kernelize.key import Key, graph_key
-from uopc.kernelize.order import run_order
+from uopc.kernelize.order import possible_order, run_order
 from uopc.kernelize.prepare import prepare
 from uopc.kernelize.split import cuts, kernel_nodes
 from uopc.plugins import registry
@@ -40,12 +41,21 @@ class Kernel:
             equal kernels have the same object here.
         args: the plan buffer behind each of those numbers.
         out: the plan buffer it writes.
+        over: the input whose memory ``out`` takes, if it is written in place. Of it the
+            kernel reads no element but the one that it writes next, and no later kernel
+            reads it.
     """
 
     name: str
     ast: UOp
     args: tuple[int, ...]
     out: int
+    over: int | None = None
+
+    @property
+    def over_slot(self) -> int | None:
+        """The number in ``ast`` of the buffer it writes over, if it reads that."""
+        return self.args.index(self.over) if self.over in self.args else None
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,7 @@ def make_plan(
     leaves: Mapping[UOp, UOp] | None = None,
     supports: Callable[[OpDef], bool] = _everything,
     backend: str = "",
+    homes: Mapping[int, UOp] | None = None,
 ) -> tuple[Plan, list[UOp]]:
     """The plan that computes ``roots``, and the BUFFER nodes it reads, in order.
 
@@ -117,6 +128,8 @@ def make_plan(
         leaves: nodes already computed, and the buffers that hold them.
         supports: which ops the backend runs as they are.
         backend: its name, part of the plan's key.
+        homes: by position of a root, a buffer that its value may be written over once
+            nothing in the plan has to read that any more. No two are the same one.
 
     Structurally equal graphs share one plan, whatever buffers they read. The latest
     UOPC_PLANS plans are remembered. Warns, once, of a constant that keeps changing.
@@ -124,6 +137,11 @@ def make_plan(
     leaves = leaves or {}
     context = (backend, get("UOPC_OPT"), registry().stamp)
     key, buffers = graph_key(roots, leaves, context)
+    places: tuple[Pair, ...] = ()
+    if homes:
+        number = {b: i for i, b in enumerate(buffers)}
+        places = tuple([(r, number[b]) for r, b in homes.items() if b in number])
+        key += (places,)
     plan = _plans.get(key)
     if plan is not None:
         with _lock:
@@ -136,7 +154,7 @@ def make_plan(
         if get("UOPC_CHECK"):
             check(order, "graph")
         prepared = prepare(roots, leaves, supports, backend)
-        plan = _remember(key, _build(prepared, buffers))
+        plan = _remember(key, _build(prepared, buffers, places))
     notice_miss(key, roots, leaves)
     return plan, buffers
 
@@ -169,7 +187,7 @@ def _require_values(order: Sequence[UOp]) -> None:
         )
 
 
-def _build(roots: Sequence[UOp], inputs: Sequence[UOp]) -> Plan:
+def _build(roots: Sequence[UOp], inputs: Sequence[UOp], places: Sequence[Pair]) -> Plan:
     order = toposort(roots)
     computed = {r for r in roots if _view_of_buffer(r) is None}
     stored = choose_buffers(order, computed, ())
@@ -190,32 +208,40 @@ def _build(roots: Sequence[UOp], inputs: Sequence[UOp]) -> Plan:
         if size:
             kernels[u] = _kernel(u, stored, number)
     outputs = [number[u if u in stored else _view_of_buffer(u)] for u in roots]  # type: ignore[index]
-    run = _in_order(kernels, buffers, _waits(order, stored))
-    return Plan(tuple(run), tuple(buffers), tuple(outputs))
+    waits = _waits(order, stored)
+    at = {u: i for i, u in enumerate(kernels)}
+    plan = Plan(tuple(kernels.values()), tuple(buffers), tuple(outputs))
+    return _in_order(
+        plan,
+        [sorted([at[w] for w in waits.get(u, ()) if w in at]) for u in kernels],
+        [(outputs[root], old) for root, old in places],
+    )
 
 
 def _in_order(
-    kernels: Mapping[UOp, Kernel],
-    buffers: Sequence[PlanBuffer],
-    waits: Mapping[UOp, Collection[UOp]],
-) -> list[Kernel]:
-    """The kernels in the order they run."""
-    given = list(kernels.values())
-    at = {k.out: i for i, k in enumerate(given)}
-    node_at = {u: i for i, u in enumerate(kernels)}
+    plan: Plan, waits: Sequence[Sequence[int]], pairs: Sequence[Pair]
+) -> Plan:
+    """The plan with its kernels in the order they run, in place where they can.
+
+    ``waits`` says by kernel which others it has to wait for besides those it reads.
+    """
+    at = {k.out: i for i, k in enumerate(plan.kernels)}
+    reads = [[at[a] for a in k.args if a in at] for k in plan.kernels]
+    needs = [[*r, *w] for r, w in zip(reads, waits, strict=True)]
+    over, needs = written_over(plan.kernels, plan.buffers, plan.outputs, pairs, needs)
+    first = possible_order(needs)
+    place = {i: n for n, i in enumerate(first)}
+    sizes = [0 if b.role != "temporary" else b.nbytes for b in plan.buffers]
     order = run_order(
-        [[at[a] for a in k.args if a in at] for k in given],
-        [
-            sorted([node_at[w] for w in waits.get(u, ()) if w in node_at])
-            for u in kernels
-        ],
-        [
-            b.nbytes if b.role == "temporary" else 0
-            for k in given
-            for b in [buffers[k.out]]
-        ],
+        [[place[j] for j in reads[i]] for i in first],
+        [[place[j] for j in needs[i]] for i in first],
+        [sizes[plan.kernels[i].out] for i in first],
     )
-    return [given[i] for i in order]
+    kernels = [
+        replace(plan.kernels[i], over=over[i]) if i in over else plan.kernels[i]
+        for i in map(first.__getitem__, order)
+    ]
+    return replace(plan, kernels=tuple(kernels))
 
 
 def _waits(order: Sequence[UOp], stored: Collection[UOp]) -> dict[UOp, frozenset[UOp]]:
@@ -267,13 +293,22 @@ def _kernel(root: UOp, stored: set[UOp], number: Mapping[UOp, int]) -> Kernel:
 
 
 def plan_graph(plan: Plan) -> UOp:
-    """The plan as one graph: CALLs of kernels, reads ordered by AFTER.
+    """The plan as one graph: CALLs of kernels, reads and writes ordered by AFTER.
 
-    This is what the text form shows of a plan.
+    This is what the text form shows of a plan. A kernel that writes over an input is
+    called on that, after the others that read it.
     """
     state = [UOp.buffer(b.size, b.dtype, slot) for slot, b in enumerate(plan.buffers)]
+    readers: dict[int | None, list[UOp]] = {
+        k.over: [] for k in plan.kernels if k.over is not None
+    }
     for k in plan.kernels:
         kernel = UOp(Ops.SINK, (k.ast,), k.name)
-        call = UOp(Ops.CALL, (kernel, state[k.out], *(state[a] for a in k.args)))
-        state[k.out] = UOp(Ops.AFTER, (state[k.out], call))
+        target = state[k.out if k.over is None else k.over]
+        for reader in readers.get(k.over, ()):
+            target = UOp(Ops.AFTER, (target, reader))
+        call = UOp(Ops.CALL, (kernel, target, *(state[a] for a in k.args)))
+        state[k.out] = UOp(Ops.AFTER, (target, call))
+        for a in readers.keys() & set(k.args):
+            readers[a].append(call)
     return UOp(Ops.SINK, tuple(state[o] for o in plan.outputs), "plan")

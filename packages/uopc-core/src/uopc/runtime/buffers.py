@@ -7,12 +7,14 @@ earlier keep the value they were built on. Data lives as long as its node.
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from uopc.dtype import DType, from_numpy
+from uopc.dtype import DType, from_numpy, u8
 from uopc.uop import FIRST_LIVE_SLOT, UOp
 
 Array = np.ndarray[Any, Any]
@@ -71,3 +73,36 @@ def release(node: UOp, why: str) -> None:
     """Free the data of a BUFFER whose node may live on in old graphs."""
     if _data.pop(node, None) is not None:
         _released[node] = why
+
+
+def take(node: UOp, why: str) -> Array | None:
+    """As `release`, but for the data to be written over.
+
+    None, and nothing is taken, if anybody else has that memory: another node, a
+    program that runs, or who is about to copy it.
+    """
+    if node not in _data or _references(node) != _alone():
+        return None
+    _released[node] = why
+    return _data.pop(node)
+
+
+def put_back(node: UOp, array: Array) -> None:
+    """Undo `take`."""
+    _data[node] = array
+    _released.pop(node, None)
+
+
+def _references(node: UOp) -> tuple[int, int]:
+    """How many references there are to the array of a node, and to what it views."""
+    array = _data[node]
+    return sys.getrefcount(array), sys.getrefcount(array.base)
+
+
+@cache
+def _alone() -> tuple[int, int]:
+    """The references to memory of `empty` that only a node has.
+
+    They are counted, as what is counted besides differs between versions of Python.
+    """
+    return _references(new_buffer(empty(1, u8)))

@@ -12,14 +12,15 @@ from uopc.runtime.debug import dump
 from uopc.runtime.validate import require_text_form, same_meaning
 from uopc.spec import SpecError, check
 from uopc.uir import to_uir
-from uopc.uop import UOp, collector_paused, toposort
+from uopc.uop import Ops, UOp, collector_paused, substitute, toposort
 
 
 @collector_paused()
-def lower(ast: UOp, name: str) -> UOp:
+def lower(ast: UOp, name: str, over: int | None = None) -> UOp:
     """One kernel, from a graph over whole arrays to a scheduled loop program.
 
-    The result depends on UOPC_OPT: at 0 the loops stay as rangeify makes them.
+    The result depends on UOPC_OPT: at 0 the loops stay as rangeify makes them. ``over``
+    is the number of the buffer that is written in place: input and output are one then.
     """
     # Imported when a kernel is lowered, for start-up's sake.
     from uopc.rangeify import rangeify
@@ -31,6 +32,20 @@ def lower(ast: UOp, name: str) -> UOp:
         if get("UOPC_DEBUG") >= 2 and steps:
             print(f"schedule of {name}: {', '.join(map(str, steps))}")
         sink = _run_pass("schedule", sink, lambda u: apply_schedule(u, steps))
+    if over is not None:
+        sink = _run_pass("in_place", sink, lambda u: _written_over(u, over))
+    return sink
+
+
+def _written_over(sink: UOp, slot: int) -> UOp:
+    """The program with its output in the buffer numbered ``slot``, if it reads that."""
+    nodes = toposort([sink])
+    stores = (u.src[0] for u in nodes if u.op is Ops.STORE)
+    (out,) = {b for b in stores if b.arg.space == "global"}
+    for u in nodes:
+        read = u.src[0] if u.op is Ops.INDEX else out
+        if read is not out and (read.arg.slot, read.arg.space) == (slot, "global"):
+            return substitute([sink], {out: read})[0]
     return sink
 
 

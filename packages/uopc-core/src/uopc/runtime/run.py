@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from uopc.config import get
-from uopc.dtype import u8
+from uopc.dtype import DType, u8
 from uopc.kernelize import Plan, make_plan, plan_graph
-from uopc.runtime.backends import Backend, Program, default_backend
+from uopc.runtime.backends import Backend, Program, default_backend, made_once
 from uopc.runtime.buffers import buffer_data, empty
+from uopc.runtime.counters import count
 from uopc.runtime.debug import show_plan
 from uopc.runtime.memory import MemoryPlan, plan_memory
 from uopc.runtime.nans import require_finite
-from uopc.runtime.profile import run_program
-from uopc.runtime.stats import count
+from uopc.runtime.profiling import run_program, watched
 from uopc.runtime.validate import plan_has_meaning, require_text_form
 from uopc.spec import SpecError
 from uopc.uir import to_uir
@@ -27,17 +27,18 @@ Array = np.ndarray[Any, Any]
 
 
 class Runnable:
-    """A plan compiled for one backend, with its memory plan and arena."""
+    """A plan compiled for one backend, with its memory plan.
+
+    Attributes:
+        program: what runs.
+        memory: where temporaries are in the arena.
+        over: the inputs that outputs are written over, as numbers of plan buffers.
+    """
 
     def __init__(self, plan: Plan, backend: Backend, roots: Sequence[UOp]) -> None:
         self.program: Program = backend.compile(plan)
         self.memory: MemoryPlan = plan_memory(plan)
-        # What a run allocates: the arena, and what lives outside of it.
-        self.nbytes = self.memory.arena_bytes + sum(
-            b.nbytes
-            for i, b in enumerate(plan.buffers)
-            if b.role != "input" and i not in self.memory.offsets
-        )
+        self.over = {k.out: k.over for k in plan.kernels if k.over is not None}
         show_plan(roots, plan, self.memory, backend.name, self.program)
 
 
@@ -64,7 +65,8 @@ class Run:
     Attributes:
         plan: the plan.
         inputs: the BUFFER nodes that it read, which are its first buffers.
-        arrays: the flat memory of each buffer of the plan.
+        arrays: the flat memory of each buffer of the plan; an output written over an
+            input has that input's.
         backend: where it ran.
         runnable: what ran; None if there was nothing to do.
     """
@@ -101,32 +103,129 @@ def compute(
     backend: Backend | None = None,
 ) -> Run:
     """As `realize`, but tells what was run, and on which memory."""
-    backend = backend or default_backend()
-    plan, inputs = make_plan(roots, leaves, backend.supports, backend.name)
-    arrays = [buffer_data(b) for b in inputs]
-    if not plan.kernels:
-        arrays += [empty(b.size, b.dtype) for b in plan.buffers[len(arrays) :]]
-        return Run(plan, inputs, arrays, backend, None)
-    runnable = plan.programs.get(backend.name)
-    if runnable is None:
-        _check(roots, leaves or {}, plan, inputs)
-        runnable = plan.programs.setdefault(
-            backend.name, Runnable(plan, backend, roots)
+    return Work(roots, leaves or {}, backend).run({})
+
+
+class Work:
+    """Nodes to compute, and the program for it, made or found.
+
+    Args:
+        roots: the nodes.
+        leaves: nodes already computed, and their buffers.
+        backend: where to run.
+        homes: by position of a root, the buffer whose new version it will be.
+
+    Attributes:
+        inputs: the buffers that will be read.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[UOp],
+        leaves: Mapping[UOp, UOp],
+        backend: Backend | None = None,
+        homes: Mapping[int, UOp] | None = None,
+    ) -> None:
+        self.backend = backend = backend or default_backend()
+        self._roots, self._leaves = roots, leaves
+        self._homes = homes or {}
+        if not getattr(backend, "in_place", False):
+            self._homes = {}
+        self._plan, self.inputs = make_plan(
+            roots, leaves, backend.supports, backend.name, self._homes
         )
-    # A fresh arena per run: eight threads may run one plan at once.
-    arena = empty(runnable.memory.arena_bytes, u8)
-    count(native_calls=1, bytes_allocated=runnable.nbytes)
-    for i in range(len(arrays), len(plan.buffers)):
-        b = plan.buffers[i]
-        offset = runnable.memory.offsets.get(i)
-        if offset is None:
-            arrays.append(empty(b.size, b.dtype))
-        else:
-            arrays.append(arena[offset : offset + b.nbytes].view(b.dtype.storage))
-    before = [a.copy() for a in arrays[: len(inputs)]] if get("UOPC_NANS") else None
-    run_program(runnable.program, plan, backend, arrays)
-    run = Run(plan, inputs, arrays, backend, runnable)
-    if before is not None:
-        given = dict(zip(inputs, before, strict=True))
-        require_finite(roots, leaves or {}, given, run.results)
-    return run
+        self._runnable: Runnable | None = None
+        if self._plan.kernels:
+            self._runnable = self._plan.programs.get(backend.name) or self._compiled()
+
+    def _compiled(self) -> Runnable:
+        def make() -> Runnable:
+            _check(self._roots, self._leaves, self._plan, self.inputs)
+            return Runnable(self._plan, self.backend, self._roots)
+
+        return made_once(self._plan, self.backend.name, make)
+
+    def run(self, spare: Mapping[UOp, Array]) -> Run:
+        """Run it, once.
+
+        ``spare`` has the data of buffers that nobody else will read: the values of
+        roots may be written over them. An error leaves them as they were.
+        """
+        plan, runnable = self._plan, self._runnable
+        arrays = [spare[b] if b in spare else buffer_data(b) for b in self.inputs]
+        if runnable is None:
+            arrays += [empty(b.size, b.dtype) for b in plan.buffers[len(arrays) :]]
+            return Run(plan, self.inputs, arrays, self.backend, None)
+        watching = get("UOPC_NANS")
+        # What is found may be an error, which must leave everything as it was.
+        written = self._bind(runnable, arrays, {} if watching else spare)
+        before = [a.copy() for a in arrays[: len(self.inputs)]] if watching else None
+        run = Run(plan, self.inputs, arrays, self.backend, runnable)
+        call_program(run, written)
+        if before is not None:
+            given = dict(zip(self.inputs, before, strict=True))
+            require_finite(self._roots, self._leaves, given, run.results)
+        return run
+
+    def _bind(
+        self, runnable: Runnable, arrays: list[Array], spare: Mapping[UOp, Array]
+    ) -> list[int]:
+        """Add the memory of outputs and temporaries to that of the inputs.
+
+        Returns the outputs that are written over data, of which some may be read.
+        """
+        buffers, offsets = self._plan.buffers, runnable.memory.offsets
+        bound = self._over_spare(runnable, spare)
+        # A fresh arena per run: eight threads may run one plan at once.
+        arena = empty(runnable.memory.arena_bytes, u8)
+        nbytes = arena.nbytes
+        for old in runnable.over.values():
+            if self.inputs[old] not in spare:  # somebody reads it later
+                arrays[old] = _copied(arrays[old], buffers[old].dtype)
+                nbytes += buffers[old].nbytes
+        for i in range(len(arrays), len(buffers)):
+            b = buffers[i]
+            if i in runnable.over:
+                arrays.append(arrays[runnable.over[i]])
+            elif i in bound:
+                arrays.append(bound[i])
+            elif i in offsets:
+                part = arena[offsets[i] : offsets[i] + b.nbytes]
+                arrays.append(part.view(b.dtype.storage))
+            else:
+                arrays.append(empty(b.size, b.dtype))
+                nbytes += b.nbytes
+        count(native_calls=1, bytes_allocated=nbytes)
+        return [*runnable.over, *bound]
+
+    def _over_spare(
+        self, runnable: Runnable, spare: Mapping[UOp, Array]
+    ) -> dict[int, Array]:
+        """By output, memory that it may take as the plan does not read it at all."""
+        bound: dict[int, Array] = {}
+        read = set(self.inputs)
+        for root, home in self._homes.items():
+            out = self._plan.outputs[root]
+            made = out >= len(self.inputs) and out not in runnable.over
+            if made and home in spare and home not in read:
+                bound.setdefault(out, spare[home])
+        return bound
+
+
+def _copied(array: Array, dtype: DType) -> Array:
+    new = empty(array.size, dtype)
+    new[:] = array
+    return new
+
+
+def call_program(run: Run, written: Sequence[int]) -> None:
+    """Run a program; ``written`` are outputs in memory that has data in it."""
+    assert run.runnable is not None
+    arrays = list(run.arrays)
+    apart = written if watched() else ()
+    for i in apart:
+        # Kernel by kernel: what is replaced must be whole until the last has run.
+        arrays[i] = empty(arrays[i].size, run.plan.buffers[i].dtype)
+    run_program(run.runnable.program, run.plan, run.backend, arrays)
+    for i in apart:
+        run.arrays[i][:] = arrays[i]
