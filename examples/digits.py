@@ -30,7 +30,7 @@ from uopc.backend_c import kernel_source
 from uopc.config import overriding
 from uopc.kernelize import make_plan
 from uopc.nn import AdamW, Linear, parameters
-from uopc.runtime import default_backend
+from uopc.runtime import default_backend, jit
 from uopc.tensor import Tensor
 from uopc.testing import buf
 from uopc.uir import to_uir
@@ -86,6 +86,15 @@ def train(model: Network, images: Images, labels: Labels, epochs: int) -> list[f
     """Train with AdamW; return the mean loss of every epoch."""
     rng = np.random.default_rng(1)
     opt = AdamW(parameters(model.layers), lr=LEARNING_RATE)
+
+    @jit
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        loss = model(x).cross_entropy(y)
+        opt.zero_grad()
+        loss.backward(opt.params)
+        opt.step(loss)
+        return loss
+
     history: list[float] = []
     steps = epochs * (len(images) // BATCH)
     with tqdm(total=steps, desc="training", unit="step") as bar:
@@ -93,11 +102,7 @@ def train(model: Network, images: Images, labels: Labels, epochs: int) -> list[f
             opt.lr = LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * epoch / epochs))
             losses: list[float] = []
             for x, y in batches(images, labels, rng):
-                loss = model(x).cross_entropy(y)
-                opt.zero_grad()
-                loss.backward(opt.params)
-                opt.step(loss)
-                losses.append(float(loss.item()))
+                losses.append(float(step(x, y).item()))
                 bar.update()
             history.append(sum(losses) / len(losses))
             bar.set_postfix(loss=f"{history[-1]:.4f}")
