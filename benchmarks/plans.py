@@ -20,14 +20,14 @@ from unittest import mock
 
 import numpy as np
 
-import uopc.runtime.values as values
+import uopc.runtime.run as running
 from sections import run
 from uopc.config import overriding
 from uopc.dtype import f32
 from uopc.kernelize import make_plan
 from uopc.kernelize.key import graph_key
 from uopc.nn import AdamW, Linear, parameters
-from uopc.runtime import realize, stats
+from uopc.runtime import stats
 from uopc.tensor import Tensor
 from uopc.uop import UOp, toposort
 
@@ -67,13 +67,13 @@ def step_graph(layers: int) -> Graph:
     """The largest graph that a training step computes."""
     seen: list[Graph] = []
 
-    def watch(roots: Sequence[UOp], leaves: dict[UOp, UOp]) -> Any:
+    def watch(roots: Sequence[UOp], leaves: dict[UOp, UOp], *rest: Any) -> Any:
         seen.append((list(roots), leaves))
-        return realize(roots, leaves)
+        return make_plan(roots, leaves, *rest)
 
     training = Training(layers, 16)
     training.step(1e-3, 1.0)
-    with mock.patch.object(values, "realize", watch):
+    with mock.patch.object(running, "make_plan", watch):
         training.step(1e-3, 1.0)
     return max(seen, key=lambda graph: len(graph[0]))
 

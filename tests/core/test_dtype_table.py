@@ -110,3 +110,12 @@ def test_a_numpy_dtype_without_counterpart_is_named(name: str) -> None:
     with pytest.raises(TypeError, match="no element type for NumPy dtype") as error:
         from_numpy(np.dtype(name))
     assert "float32" in str(error.value)  # what there is instead
+
+
+def test_a_dtype_cannot_be_changed() -> None:
+    for field in ("bits", "other"):
+        with pytest.raises(AttributeError, match="a DType is immutable"):
+            setattr(f32, field, 64)
+        with pytest.raises(AttributeError, match="a DType is immutable"):
+            delattr(f32, field)
+    assert f32.bits == 32

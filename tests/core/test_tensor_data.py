@@ -275,8 +275,10 @@ def test_an_assigned_value_is_computed_once_and_old_data_is_freed() -> None:
     watch = weakref.ref(buffer_data(t.uop.src[0]))
     slot = t.uop.src[0].arg[2]
     for _ in range(3):
+        reader = t * 2  # so that the new value is not written over this one
         t.assign(t + 1)
         t.realize()
+        del reader
     gc.collect()
     assert watch() is None
     assert t.uop.src[0].arg[2] == slot  # the same buffer, a later version

@@ -74,7 +74,9 @@ def test_the_c_is_clean(early: range, opt: int, tmp_path: Path):
     file = tmp_path / "plan.c"
     file.write_text(source)
     strict = ("-fsyntax-only", "-Wall", "-Wextra", "-Werror")
-    command = [*find_compiler().argv, *BASE_FLAGS, *strict, str(file)]
+    # clang warns of an option of the linker, which does not run.
+    plain = [flag for flag in BASE_FLAGS if flag != "-shared"]
+    command = [*find_compiler().argv, *plain, *strict, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
 

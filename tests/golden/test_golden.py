@@ -114,7 +114,9 @@ def test_the_text_form_is_the_graph(name: str):
 @pytest.mark.parametrize("file", [f for f in FILES if f.endswith(".c")])
 def test_the_c_is_clean(file: str):
     strict = ("-fsyntax-only", "-Wall", "-Wextra", "-Werror")
-    command = [*find_compiler().argv, *BASE_FLAGS, *strict, str(FOLDER / file)]
+    # clang warns of an option of the linker, which does not run.
+    plain = [flag for flag in BASE_FLAGS if flag != "-shared"]
+    command = [*find_compiler().argv, *plain, *strict, str(FOLDER / file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

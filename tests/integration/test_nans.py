@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from uopc.autodiff import gradient
 from uopc.config import overriding
 from uopc.nn import SGD
-from uopc.runtime import nans
+from uopc.runtime import nans, origins
 from uopc.tensor import Tensor
 
 INF, NAN = float("inf"), float("nan")
@@ -136,10 +136,10 @@ def test_a_failed_step_leaves_everything_as_it_was() -> None:
 
 def test_off_nothing_is_reported_or_recorded() -> None:
     gc.collect()
-    before = len(nans._origins)
+    before = len(origins._origins)
     y = Tensor([0.0]).log() * 3.25
     assert_array_equal(y.numpy(), [-INF])
-    assert len(nans._origins) == before
+    assert len(origins._origins) == before
     old = Tensor([0.0]).log() * 3.75
     with overriding(UOPC_NANS=1):
         assert "its line is not known: it was made before" in report(old + 1.0)
@@ -147,13 +147,13 @@ def test_off_nothing_is_reported_or_recorded() -> None:
 
 def test_lines_are_forgotten_with_their_nodes() -> None:
     gc.collect()
-    before = len(nans._origins)
+    before = len(origins._origins)
     with overriding(UOPC_NANS=1):
         y = Tensor([1.0]).log() * 3.5
-        assert len(nans._origins) > before
+        assert len(origins._origins) > before
         del y
     gc.collect()
-    assert len(nans._origins) == before
+    assert len(origins._origins) == before
 
 
 def test_a_fault_of_the_backend_is_told_apart() -> None:

@@ -14,7 +14,7 @@ CORE = ROOT / "packages/uopc-core/src/uopc"
 
 # From the bottom up. Packages of one row may import each other, without cycles.
 LAYERS = (
-    {"config"},
+    {"config", "exports"},
     {"dtype"},
     {"uop"},
     {"plugins"},

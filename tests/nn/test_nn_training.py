@@ -143,8 +143,8 @@ KEPT: dict[str, Callable[[Tensor, Tensor, list[Tensor]], list[Tensor]]] = {
 def test_old_parameters_are_let_go_whatever_is_kept(what: str) -> None:
     kept, old, model = kept_training(KEPT[what], steps=200)
     gc.collect()
-    # The newest one, and what the last step's logits still read.
-    assert sum(ref() is not None for ref in old) <= 2
+    # The newest one, and what the last logits still read: often one memory for all.
+    assert len({id(a) for ref in old if (a := ref()) is not None}) <= 2
     assert len(kept) >= 200
     assert model.weight.numpy().shape == (10, 300)
 

@@ -1,41 +1,7 @@
 """Functions over ops: whatever is composed here has gradients and C for free."""
 
-from uopc.composite.einsum import diagonal, einsum
-from uopc.composite.elementwise import (
-    absolute,
-    cos,
-    exp,
-    gelu,
-    log,
-    log1p,
-    logsigmoid,
-    power,
-    relu,
-    sigmoid,
-    silu,
-    softplus,
-    square,
-    tanh,
-)
-from uopc.composite.gather import (
-    from_end,
-    index_nodes,
-    one_hot_index,
-    scatter_add,
-)
-from uopc.composite.loss import cross_entropy, soft_cross_entropy
-from uopc.composite.math import (
-    log_softmax,
-    logsumexp,
-    matmul,
-    mean,
-    one_hot,
-    softmax,
-)
-from uopc.composite.norm import deviation, norm, variance
-from uopc.composite.order import along_last, argmax, argsort
-from uopc.composite.random import blocks, normal, random_bits, threefry, uniform
-from uopc.composite.scan import cumulative, product_of_others
+from typing import TYPE_CHECKING
+
 from uopc.composite.shape import (
     broadcast_shape,
     broadcast_to,
@@ -50,12 +16,53 @@ from uopc.composite.shape import (
     sum_to,
     zeros_like,
 )
+from uopc.exports import on_demand
+
+if TYPE_CHECKING:
+    from uopc.composite.contraction import diagonal, einsum
+    from uopc.composite.elementwise import (
+        absolute,
+        cos,
+        exp,
+        gelu,
+        log,
+        log1p,
+        logsigmoid,
+        power,
+        relu,
+        sigmoid,
+        silu,
+        softplus,
+        square,
+        tanh,
+    )
+    from uopc.composite.gather import (
+        from_end,
+        index_nodes,
+        one_hot_index,
+        scatter_add,
+    )
+    from uopc.composite.loss import cross_entropy, soft_cross_entropy
+    from uopc.composite.math import (
+        log_softmax,
+        logsumexp,
+        matmul,
+        mean,
+        one_hot,
+        softmax,
+    )
+    from uopc.composite.norms import deviation, norm, variance
+    from uopc.composite.order import along_last, argmax, argsort
+    from uopc.composite.random import blocks, normal, random_bits, threefry, uniform
+    from uopc.composite.scan import cumulative, product_of_others
+    from uopc.composite.update import at_position, inside, last_writer, put, written
 
 __all__ = [
     "absolute",
     "along_last",
     "argmax",
     "argsort",
+    "at_position",
     "blocks",
     "broadcast_shape",
     "broadcast_to",
@@ -72,7 +79,9 @@ __all__ = [
     "full",
     "gelu",
     "index_nodes",
+    "inside",
     "iota",
+    "last_writer",
     "log",
     "log1p",
     "log_softmax",
@@ -87,6 +96,7 @@ __all__ = [
     "pad",
     "power",
     "product_of_others",
+    "put",
     "random_bits",
     "reduce_axes",
     "relu",
@@ -104,5 +114,25 @@ __all__ = [
     "threefry",
     "uniform",
     "variance",
+    "written",
     "zeros_like",
 ]
+
+if not TYPE_CHECKING:
+    # The shapes are what every op needs; the others are imported when they are used.
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "contraction": "diagonal einsum",
+            "elementwise": "absolute cos exp gelu log log1p logsigmoid power relu "
+            "sigmoid silu softplus square tanh",
+            "gather": "from_end index_nodes one_hot_index scatter_add",
+            "loss": "cross_entropy soft_cross_entropy",
+            "math": "log_softmax logsumexp matmul mean one_hot softmax",
+            "norms": "deviation norm variance",
+            "order": "along_last argmax argsort",
+            "random": "blocks normal random_bits threefry uniform",
+            "scan": "cumulative product_of_others",
+            "update": "at_position inside last_writer put written",
+        },
+    )

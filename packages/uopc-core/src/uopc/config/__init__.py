@@ -6,7 +6,16 @@ from uopc.config.table import (
     Variable,
     get,
     override,
+    overrides,
     overriding,
 )
 
-__all__ = ["VARIABLES", "ConfigError", "Variable", "get", "override", "overriding"]
+__all__ = [
+    "VARIABLES",
+    "ConfigError",
+    "Variable",
+    "get",
+    "override",
+    "overrides",
+    "overriding",
+]

@@ -7,14 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """One environment variable.
 
     `parse` turns the variable's text into a value, or raises a `ValueError` whose
@@ -113,6 +111,11 @@ def get(name: str) -> Any:
 def override(name: str) -> Any:
     """The value that a block of code has set, or None: far cheaper than `get`."""
     return _overrides.get().get(name)
+
+
+def overrides() -> Mapping[str, Any]:
+    """All that blocks of code have set here and now, by name."""
+    return _overrides.get()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ Array = np.ndarray[Any, Any]
 Kind = Literal["bool", "uint", "int", "float", "void"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class DType:
     """One element type. There is one object per type; compare with ``is``.
 
@@ -31,6 +29,10 @@ class DType:
         max: largest value of an integer or bool type.
     """
 
+    # Not a dataclass: making one takes longer than all of this module (see
+    # benchmarks/importing.py).
+    __slots__ = ("bits", "is_float", "is_half", "is_int", "kind", "max", "min", "name",
+                 "numpy", "storage")  # fmt: skip
     name: str
     kind: Kind
     bits: int
@@ -41,6 +43,31 @@ class DType:
     is_half: bool
     min: int
     max: int
+
+    def __init__(
+        self, name: str, kind: Kind, bits: int, numpy: str, storage: str = ""
+    ) -> None:
+        signed = kind == "int"
+        facts = {
+            "name": name,
+            "kind": kind,
+            "bits": bits,
+            "numpy": np.dtype(numpy),
+            "storage": np.dtype(storage or numpy),
+            "is_float": kind == "float",
+            "is_int": kind in ("int", "uint"),
+            "is_half": kind == "float" and bits == 16,
+            "min": -(1 << (bits - 1)) if signed else 0,
+            "max": (1 << (bits - signed)) - 1,
+        }
+        for fact, value in facts.items():
+            object.__setattr__(self, fact, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a DType is immutable; cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a DType is immutable; cannot delete {name!r}")
 
     @property
     def itemsize(self) -> int:
@@ -79,37 +106,21 @@ class DType:
         return (_by_name, (self.name,))
 
 
-def _make(name: str, kind: Kind, bits: int, numpy: str, storage: str = "") -> DType:
-    signed = kind == "int"
-    return DType(
-        name,
-        kind,
-        bits,
-        np.dtype(numpy),
-        np.dtype(storage or numpy),
-        is_float=kind == "float",
-        is_int=kind in ("int", "uint"),
-        is_half=kind == "float" and bits == 16,
-        min=-(1 << (bits - 1)) if signed else 0,
-        max=(1 << (bits - signed)) - 1,
-    )
-
-
-f16 = _make("f16", "float", 16, "float16")
-bf16 = _make("bf16", "float", 16, "float32", storage="uint16")
-f32 = _make("f32", "float", 32, "float32")
-f64 = _make("f64", "float", 64, "float64")
-i8 = _make("i8", "int", 8, "int8")
-i16 = _make("i16", "int", 16, "int16")
-i32 = _make("i32", "int", 32, "int32")
-i64 = _make("i64", "int", 64, "int64")
-u8 = _make("u8", "uint", 8, "uint8")
-u16 = _make("u16", "uint", 16, "uint16")
-u32 = _make("u32", "uint", 32, "uint32")
-u64 = _make("u64", "uint", 64, "uint64")
-boolean = _make("bool", "bool", 1, "bool")
+f16 = DType("f16", "float", 16, "float16")
+bf16 = DType("bf16", "float", 16, "float32", storage="uint16")
+f32 = DType("f32", "float", 32, "float32")
+f64 = DType("f64", "float", 64, "float64")
+i8 = DType("i8", "int", 8, "int8")
+i16 = DType("i16", "int", 16, "int16")
+i32 = DType("i32", "int", 32, "int32")
+i64 = DType("i64", "int", 64, "int64")
+u8 = DType("u8", "uint", 8, "uint8")
+u16 = DType("u16", "uint", 16, "uint16")
+u32 = DType("u32", "uint", 32, "uint32")
+u64 = DType("u64", "uint", 64, "uint64")
+boolean = DType("bool", "bool", 1, "bool")
 # The type of nodes that are effects rather than values (STORE, END, SINK).
-void = _make("void", "void", 0, "V1")
+void = DType("void", "void", 0, "V1")
 
 DTYPES: dict[str, DType] = {
     d.name: d

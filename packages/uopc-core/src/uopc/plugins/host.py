@@ -13,18 +13,19 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from uopc import config
 from uopc.plugins.failures import PluginError, PluginFailure, PluginWarning
 from uopc.plugins.loading import Attempt, Source, new_manager, plugin_file, sources
 from uopc.plugins.registry import Registry
+from uopc.uop import fork_safe, lazy
 
 if TYPE_CHECKING:
     import pluggy
 
 _serial = itertools.count(1)
+_lock = fork_safe(threading.RLock())  # while plugins are loaded
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,6 @@ class PluginHost:
         self._entry_points = None if entry_points is None else tuple(entry_points)
         self._block = frozenset(block)
         self._strict = strict
-        self._lock = threading.RLock()
         self._registry = Registry()
         self._pending: list[Source] | None = None
         self._loading = False
@@ -72,7 +72,7 @@ class PluginHost:
         self._failures: list[PluginFailure] = []
         self._stamps: list[str] = []
 
-    @cached_property
+    @lazy
     def _manager(self) -> pluggy.PluginManager:
         return new_manager()
 
@@ -105,7 +105,7 @@ class PluginHost:
         The report is one warning for each plugin that failed, once. In strict mode it
         is a `PluginError`, each time, and the registry stays out of reach.
         """
-        with self._lock:
+        with _lock:
             # A plugin that asks while it loads sees what was committed before it.
             if self._ready or self._loading:
                 return self._registry
@@ -124,7 +124,7 @@ class PluginHost:
         A failure is reported as those of entry points are.
         """
         self.load()
-        with self._lock:
+        with _lock:
             source = Source(name, "", "", lambda: plugin)
             self._forget_failure(source)
             failures = self._add(source)

@@ -1,27 +1,34 @@
 """Buffers, backends, memory planning and running a plan."""
 
-from uopc.runtime.backends import (
-    Backend,
-    Program,
-    backend_named,
-    default_backend,
-)
+from typing import TYPE_CHECKING
+
+from uopc.exports import on_demand
 from uopc.runtime.buffers import (
     buffer_data,
     new_buffer,
     next_version,
     release,
 )
-from uopc.runtime.lower import lower
-from uopc.runtime.memory import MemoryPlan, plan_memory
-from uopc.runtime.nans import record_gradient, record_lines, recording
-from uopc.runtime.profile import KernelRun, Profile, profile
-from uopc.runtime.run import realize
-from uopc.runtime.stats import Stats, count, stats
-from uopc.runtime.steps import KernelWork
+
+if TYPE_CHECKING:
+    from uopc.runtime.backends import (
+        Backend,
+        Program,
+        backend_named,
+        default_backend,
+    )
+    from uopc.runtime.counters import Stats, count, stats
+    from uopc.runtime.jitting.function import Jitted, jit
+    from uopc.runtime.lower import lower
+    from uopc.runtime.memory import MemoryPlan, plan_memory
+    from uopc.runtime.origins import record_gradient, record_lines, recording
+    from uopc.runtime.profiling import KernelRun, Profile, profile
+    from uopc.runtime.run import realize
+    from uopc.runtime.steps import KernelWork
 
 __all__ = [
     "Backend",
+    "Jitted",
     "KernelRun",
     "KernelWork",
     "MemoryPlan",
@@ -32,6 +39,7 @@ __all__ = [
     "buffer_data",
     "count",
     "default_backend",
+    "jit",
     "lower",
     "new_buffer",
     "next_version",
@@ -44,3 +52,20 @@ __all__ = [
     "release",
     "stats",
 ]
+
+if not TYPE_CHECKING:
+    # A tensor needs buffers; the others are imported when something is computed.
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "backends": "Backend Program backend_named default_backend",
+            "counters": "Stats count stats",
+            "jitting.function": "Jitted jit",
+            "lower": "lower",
+            "memory": "MemoryPlan plan_memory",
+            "origins": "record_gradient record_lines recording",
+            "profiling": "KernelRun Profile profile",
+            "run": "realize",
+            "steps": "KernelWork",
+        },
+    )

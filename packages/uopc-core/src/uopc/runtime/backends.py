@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
-from collections.abc import Sequence
-from typing import Any, Protocol
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,6 +15,8 @@ from uopc.config import get
 from uopc.kernelize import Plan
 from uopc.plugins import current, registry
 from uopc.uop import OpDef
+
+T = TypeVar("T")
 
 
 class Program(Protocol):
@@ -22,7 +27,12 @@ class Program(Protocol):
 
 
 class Backend(Protocol):
-    """What a backend plugin's factory returns."""
+    """What a backend plugin's factory returns.
+
+    One that says ``in_place = True`` gets plans with kernels that write over inputs:
+    then the arrays of `Kernel.out` and `Kernel.over` are one. Its programs leave every
+    array as it was when they raise an error.
+    """
 
     name: str
     priority: int
@@ -80,3 +90,27 @@ def default_backend() -> Backend:
                 stacklevel=2,
             )
     raise RuntimeError(f"no backend can run here{current().failure_note()}")
+
+
+_making: weakref.WeakKeyDictionary[Plan, threading.RLock] = weakref.WeakKeyDictionary()
+
+
+def made_once(plan: Plan, name: str, make: Callable[[], T]) -> T:
+    """What ``plan.programs`` holds under a name, made at first need.
+
+    Of several threads that need it at once, one makes it while the others wait. If
+    that one fails, the next one tries.
+    """
+    found: T | None = plan.programs.get(name)
+    if found is not None:
+        return found
+    with _making.setdefault(plan, threading.RLock()):
+        found = plan.programs.get(name)
+        if found is None:
+            found = plan.programs[name] = make()
+    return found
+
+
+if hasattr(os, "register_at_fork"):
+    # A child has none of the threads that hold them.
+    os.register_at_fork(after_in_child=_making.clear)

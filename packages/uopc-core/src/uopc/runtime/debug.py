@@ -2,13 +2,12 @@
 
 UOPC_DEBUG, each level with those below: 1 plans as they are made, 2 schedules,
 3 the generated source, 4 every rewrite. From 1 on each kernel is timed as well: see
-`uopc.runtime.profile`.
+`uopc.runtime.profiling`.
 """
 
 from __future__ import annotations
 
 import itertools
-import pathlib
 from collections.abc import Sequence
 
 from uopc.config import ConfigError, get
@@ -45,6 +44,8 @@ def show_plan(
 
 def dump(folder: str, name: str, text: str) -> None:
     """Write a file for UOPC_DUMP; raises ConfigError if its folder takes none."""
+    import pathlib  # not at import, for start-up's sake
+
     try:
         path = pathlib.Path(folder)
         path.mkdir(parents=True, exist_ok=True)
@@ -63,5 +64,6 @@ def _summary(plan: Plan, memory: MemoryPlan, backend: str, number: int) -> str:
     for k in plan.kernels:
         out = plan.buffers[k.out]
         reads = ", ".join(map(str, k.args))
-        lines.append(f"  {k.name}: {out.dtype}[{out.size}] {k.out} <- {reads}")
+        place = f"{k.out}" if k.over is None else f"{k.out} over {k.over}"
+        lines.append(f"  {k.name}: {out.dtype}[{out.size}] {place} <- {reads}")
     return "\n".join(lines)

@@ -2,102 +2,15 @@
 
 from __future__ import annotations
 
-import linecache
-import sys
-import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from types import FrameType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from uopc.config import get, override
+from uopc.runtime.origins import origin_of
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
-
-
-# -- where nodes come from ----
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The line on which a node was made.
-
-    Of a gradient, for which ``what`` is ``"gradient of sqrt"``, it is the line of the
-    operation that it is the gradient of.
-    """
-
-    file: str
-    line: int
-    what: str = ""
-
-    def __str__(self) -> str:
-        text = linecache.getline(self.file, self.line).strip()
-        return f"{self.file}:{self.line}" + (f", {text!r}" if text else "")
-
-
-_origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
-# Between the caller and a decorated function there are frames of these.
-_PASSED_OVER = ("contextlib", "functools")
-
-
-@cache
-def _in_environment() -> bool:
-    value: bool = get("UOPC_NANS")
-    return value
-
-
-def recording() -> bool:
-    """Whether lines are recorded: asked for each Tensor that is made.
-
-    An override of UOPC_NANS counts at once, the environment as it is at first use.
-    """
-    here = override("UOPC_NANS")
-    return _in_environment() if here is None else here
-
-
-def record_lines(root: UOp, known: Collection[UOp] = ()) -> None:
-    """Have the nodes of ``root`` come from the line that called into uopc.
-
-    Those that come from another line keep it; the walk ends there and at ``known``.
-    """
-    _note(root, _caller(), known)
-
-
-def record_gradient(of: UOp, roots: Iterable[UOp], known: Collection[UOp]) -> None:
-    """As `record_lines`, but the new nodes are the gradient of ``of``."""
-    origin = _origins.get(of)
-    if origin is None:
-        return
-    inner = f" in the {origin.what}" if origin.what else ""
-    what = f"gradient of {of.op.name}{inner}"
-    for root in roots:
-        _note(root, Origin(origin.file, origin.line, what), known)
-
-
-def _note(root: UOp, origin: Origin, known: Collection[UOp]) -> None:
-    def below(u: UOp) -> tuple[UOp, ...]:
-        return () if u in _origins or u in known else u.src
-
-    for u in toposort([root], below):
-        if u.src and u not in known:
-            _origins.setdefault(u, origin)
-
-
-def _caller() -> Origin:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        if not module.startswith("uopc.") and module not in _PASSED_OVER:
-            return Origin(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back
-    return Origin("", 0)
-
-
-# -- the first value that is not finite ----
 
 
 def require_finite(
@@ -204,7 +117,7 @@ class _Search:
     def report(self, u: UOp) -> str:
         """Which op, and where it was called."""
         what = " and ".join(sorted(self.kinds[u], reverse=True))
-        origin = _origins.get(u)
+        origin = origin_of(u)
         if origin is None:
             where = "; its line is not known: it was made before UOPC_NANS was set"
         elif origin.what:

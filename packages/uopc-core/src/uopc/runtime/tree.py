@@ -45,6 +45,35 @@ class Structure:
         named = dict(zip(self.keys, values, strict=True))
         return named if self.kind is dict else self.kind(**named)
 
+    def leaves_of(self, tree: Any) -> list[Any] | None:
+        """The leaves of a tree of this structure, in order; None of any other tree."""
+        leaves: list[Any] = []
+        return leaves if self._collect(tree, leaves) else None
+
+    def _collect(self, tree: Any, leaves: list[Any]) -> bool:
+        kind: Any = self.kind
+        if kind is None:
+            leaves.append(tree)
+            return True
+        if type(tree) is not kind:
+            return False
+        if kind is dict:
+            if tuple(tree) != self.keys:
+                return False
+            tree = tree.values()
+        elif tree is None:
+            return True
+        elif not issubclass(kind, (tuple, list)):
+            tree = [getattr(tree, key) for key in self.keys]
+        if len(tree) != len(self.parts):
+            return False
+        for part, value in zip(self.parts, tree, strict=True):
+            if part.kind is None:
+                leaves.append(value)
+            elif not part._collect(value, leaves):
+                return False
+        return True
+
     def paths(self, root: str) -> list[str]:
         """How to get at each leaf, in Python's words."""
         if self.kind is None:

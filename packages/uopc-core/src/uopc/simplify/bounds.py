@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 from uopc.simplify.linear import Interval, Sum, decompose, span
-from uopc.uop import OpDef, Ops, UOp, toposort
+from uopc.uop import OpDef, Ops, UOp, lazy, toposort
 
 Facts = tuple[tuple[UOp, Interval], ...]
 
@@ -30,7 +29,7 @@ class Bounds:
         self.plain = self if plain is None else plain
         self.taken_apart: dict[UOp, tuple[Sum, int]] = {}
 
-    @functools.cached_property
+    @lazy
     def sums(self) -> list[tuple[Sum, Interval]]:
         """What is known of sums, for all that contain them."""
         facts = [(u, i) for u, i in self._known if u.op is Ops.ADD]

@@ -9,7 +9,6 @@ ordinary operators over variables::
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 import math
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from uopc.dtype import DType
-from uopc.uop import OpDef, Ops, UOp
+from uopc.uop import OpDef, Ops, UOp, lazy
 
 if TYPE_CHECKING:
     from uopc.simplify.bounds import Bounds
@@ -191,14 +190,14 @@ class Rule:
                 return new
         return None
 
-    @functools.cached_property
+    @lazy
     def orders(self) -> list[Op]:
         """The pattern in every order of its sources."""
         # A sum of any two nodes is looked at once.
         anything = all(isinstance(s, Var) for s in self.pattern.src)
         return [self.pattern] if anything else self.pattern.orders()
 
-    @functools.cached_property
+    @lazy
     def _takes_bounds(self) -> bool:
         return "bounds" in inspect.signature(self.build).parameters
 

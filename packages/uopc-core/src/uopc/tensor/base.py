@@ -22,9 +22,10 @@ from uopc.dtype import (
     promote,
     promote_scalar,
 )
-from uopc.runtime import buffer_data, new_buffer, next_version
+from uopc.runtime import buffer_data, new_buffer
 from uopc.runtime.buffers import empty
-from uopc.runtime.nans import record_lines, recording
+from uopc.runtime.capture import note_change, note_read
+from uopc.runtime.origins import record_lines, recording
 from uopc.runtime.values import (
     add_live,
     add_pending,
@@ -33,7 +34,6 @@ from uopc.runtime.values import (
     lock,
     reads_memory,
     realize_all,
-    release_unread,
 )
 from uopc.uop import Literal, Ops, Scalar, UOp, cast_array, scalar_dtype
 
@@ -125,26 +125,14 @@ class Base:
         its uses.
         """
         held_by = _view_of(self.uop)
-        if held_by.op is not Ops.BUFFER and reads_memory(self.uop):
-            # Not computed yet, and need not be: it waits for a buffer of no elements.
-            self.uop = self.uop.after(new_buffer(empty(0, boolean), boolean))
-        elif held_by.op is not Ops.BUFFER or any(
+        if held_by.op is not Ops.BUFFER or any(
             t is not self and _view_of(t.uop) is held_by for t in live_tensors()
         ):
-            self._own_buffer()
+            self._copy_later()
 
-    def _own_buffer(self) -> None:
-        """Hold the value in a buffer that nobody else has."""
-        home, self._home = self._home, None
-        array = self._memory().copy()
-        if home is None:
-            buf = new_buffer(array, self.dtype)
-        else:
-            buf = next_version(home, array)
-        self.uop = buf.reshape(self.shape)
-        self._graph = self._was = None
-        if home is not None:
-            release_unread([home])
+    def _copy_later(self) -> None:
+        """Have a node that nothing else is, to be computed: it waits for nothing."""
+        self.uop = self.uop.after(new_buffer(empty(0, boolean), boolean))
 
     # -- what it is -----------------------------------------------------------
 
@@ -210,10 +198,13 @@ class Base:
 
     def _memory(self) -> np.ndarray[Any, Any]:
         """The flat array that holds the value, computed now if it was not."""
-        realize_all([self])
-        node = held(self.uop)
-        assert node is not None
-        return buffer_data(node)
+        note_read()
+        while True:
+            realize_all([self])
+            with lock:
+                node = held(self.uop)  # None if another thread has just assigned it
+                if node is not None:
+                    return buffer_data(node)
 
     def item(self) -> Any:
         """The value of the only element, as a Python number."""
@@ -253,6 +244,7 @@ class Base:
                 f"assign: cannot put {value.dtype}{list(value.shape)} into "
                 f"{self.dtype}{list(self.shape)}; cast or reshape the value"
             )
+        note_change(self)
         with lock:
             now = held(self.uop)
             self._home = self._home if now is None else now
@@ -261,7 +253,7 @@ class Base:
         if self._wants:
             add_pending(self)
             if _is_plain(value.uop) or not reads_memory(value.uop):
-                self._own_buffer()
+                self._copy_later()
         return self
 
     def apply(self, function: Callable[..., UOp], *others: Base) -> Self:

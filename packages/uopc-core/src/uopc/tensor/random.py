@@ -7,7 +7,7 @@ import operator
 
 import numpy as np
 
-from uopc.composite import blocks, normal, random_bits, uniform
+from uopc import composite
 from uopc.dtype import DType, f32
 from uopc.runtime.values import lock, state
 from uopc.tensor.base import Base
@@ -36,21 +36,21 @@ class Generator:
 
     def _bits(self, n: int) -> UOp:
         with lock:
-            bits = random_bits(self.key.uop, self.counter.uop, n)
-            self.counter.assign(Base(self.counter.uop + blocks(n)))
+            bits = composite.random_bits(self.key.uop, self.counter.uop, n)
+            self.counter.assign(Base(self.counter.uop + composite.blocks(n)))
         return bits
 
     def uniform(self, shape: tuple[int, ...], dtype: DType = f32) -> UOp:
         """Uniform in [0, 1)."""
         if 0 in shape:
             return UOp.const(0, dtype).broadcast_scalar(shape)
-        return uniform(self._bits(math.prod(shape)), dtype).reshape(shape)
+        return composite.uniform(self._bits(math.prod(shape)), dtype).reshape(shape)
 
     def normal(self, shape: tuple[int, ...], dtype: DType = f32) -> UOp:
         """Normal with mean 0 and variance 1."""
         if 0 in shape:
             return UOp.const(0, dtype).broadcast_scalar(shape)
-        return normal(self._bits(2 * math.prod(shape)), dtype).reshape(shape)
+        return composite.normal(self._bits(2 * math.prod(shape)), dtype).reshape(shape)
 
 
 default = Generator()

@@ -8,10 +8,9 @@ from typing import Literal as OneOf
 
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, as_dtype, f32, f64, i32
-from uopc.plugins import current
-from uopc.runtime.values import held, live_tensors, realize_all
+from uopc.runtime.capture import note_change
+from uopc.runtime.values import cut, held, live_tensors, realize_all
 from uopc.tensor.base import Base
-from uopc.tensor.missing import hint, no_ufunc
 from uopc.tensor.movement import _shape_of
 from uopc.tensor.order import Order
 from uopc.tensor.random import default as generator
@@ -50,6 +49,8 @@ class Tensor(Order):
     if not TYPE_CHECKING:  # type checkers would take any name for one that exists
 
         def __getattr__(self, name: str) -> Any:
+            from uopc.tensor.missing import hint  # not at import, for start-up's sake
+
             known = [n for n in dir(type(self)) if not n.startswith("_")]
             raise AttributeError(f"Tensor has no {name!r}{hint(name, known)}")
 
@@ -66,6 +67,8 @@ class Tensor(Order):
         name = _REFLECTED.get(ufunc.__name__)
         plain = method == "__call__" and not kw and len(inputs) == 2
         if name is None or not plain or isinstance(inputs[0], Base):
+            from uopc.tensor.missing import no_ufunc  # for start-up's sake
+
             raise TypeError(no_ufunc(ufunc.__name__, ufunc.nin, dir(type(self))))
         return getattr(self, name)(inputs[0])
 
@@ -157,12 +160,15 @@ class Tensor(Order):
             raise ValueError(
                 f"backward: unused is 'zero', 'none' or 'error', not {unused!r}"
             )
+        from uopc.plugins import current  # not at import, for start-up's sake
+
         _require_loss(self)
         root = self.uop if self._graph is None else self._graph
         params = _leaves(root) if params is None else _parameters(params)
         params = list({id(p): p for p in params}.values())  # tied: counted once
         nodes = [p._nodes() for p in params]
         root = _with_history(root, {n for group in nodes for n in group})
+        _require_graph(root)
         grads: list[UOp] | None = current().hook.uopc_gradient(
             root=root, seed=None, targets=[n for group in nodes for n in group]
         )
@@ -187,6 +193,7 @@ class Tensor(Order):
             if unused != "none" or flowing != [parts[0][1]]:
                 found.append((p, Tensor(sum(flowing[1:], flowing[0]))))
         for p, g in found:
+            note_change(p)
             p.grad = g if p.grad is None else p.grad + g
         return self
 
@@ -202,6 +209,16 @@ def _require_loss(t: Tensor) -> None:
         raise TypeError(
             f"backward: this has dtype {t.dtype}, which has no derivative; "
             "compute it in a float type"
+        )
+
+
+def _require_graph(root: UOp) -> None:
+    """Raise an error where a gradient would end at a result of a jit."""
+    if cut and not cut.isdisjoint(_carriers(root)):
+        raise RuntimeError(
+            "backward: this depends on a result of a jit, which keeps no graph that "
+            "leads to its parameters; call backward inside the function, or detach() "
+            "the result"
         )
 
 

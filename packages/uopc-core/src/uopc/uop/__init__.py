@@ -1,15 +1,20 @@
 """The node, the op table, shape and dtype inference, graph walks."""
 
-from uopc.uop.arguments import BufferArg, ParamArg, RangeArg, ReduceArg
+from uopc.uop.arguments import (
+    FIRST_LIVE_SLOT,
+    BufferArg,
+    ParamArg,
+    RangeArg,
+    ReduceArg,
+)
 from uopc.uop.casting import cast_array
 from uopc.uop.collector import collector_paused
-from uopc.uop.forking import fork_safe
+from uopc.uop.forking import fork_safe, lazy
 from uopc.uop.infer import elementwise
 from uopc.uop.literal import Literal, Scalar
 from uopc.uop.node import Operand, UOp, live_nodes, scalar_dtype
 from uopc.uop.opdef import REQUIRED, Field, OpDef
 from uopc.uop.ops import BUILTIN_OPS, Ops
-from uopc.uop.pickling import FIRST_LIVE_SLOT
 from uopc.uop.walk import substitute, toposort
 
 __all__ = [
@@ -31,6 +36,7 @@ __all__ = [
     "collector_paused",
     "elementwise",
     "fork_safe",
+    "lazy",
     "live_nodes",
     "scalar_dtype",
     "substitute",

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from uopc.uop.opdef import OpDef
 
 
+# Buffers of live data have slots from here on: parsed text never aliases them.
+FIRST_LIVE_SLOT = 1 << 20
+
+
 class BufferArg(NamedTuple):
     """What a BUFFER is: ``space`` is "global", or "local" to a kernel."""
 

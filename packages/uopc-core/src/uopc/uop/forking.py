@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 
 class _Lock(Protocol):
@@ -13,6 +14,7 @@ class _Lock(Protocol):
 
 
 L = TypeVar("L", bound=_Lock)
+T = TypeVar("T")
 
 
 def fork_safe(lock: L) -> L:
@@ -29,3 +31,25 @@ def fork_safe(lock: L) -> L:
             after_in_child=lock.release,
         )
     return lock
+
+
+class lazy(Generic[T]):
+    """A property that is computed when it is first asked for.
+
+    Unlike `functools.cached_property` of Python 3.11 it has no lock, which a child
+    would find held if another thread was computing one at the fork. Two threads may
+    compute it at once then; the first result is kept.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        if instance is None:
+            raise AttributeError(f"{self._name} belongs to the instances")
+        found: T = instance.__dict__.setdefault(self._name, self._compute(instance))
+        return found

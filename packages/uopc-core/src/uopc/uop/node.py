@@ -116,6 +116,11 @@ class UOp(_Draft):
     def __deepcopy__(self, memo: object) -> UOp:
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from uopc.uop.pickling import reduce_node  # not at import, for start-up's sake
+
+        return reduce_node(self)
+
     # -- constructors ---------------------------------------------------------
 
     @staticmethod

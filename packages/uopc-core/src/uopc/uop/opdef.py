@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -25,8 +25,7 @@ _F16 = np.dtype(np.float16)
 _NAME = re.compile("[a-z_][a-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One part of a node's argument, as the text form writes it.
 
     An argument of one field is that field's value; of several, a tuple.
@@ -133,6 +132,11 @@ class OpDef:
 
     def __deepcopy__(self, memo: object) -> OpDef:
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from uopc.uop.pickling import reduce_op  # not at import, for start-up's sake
+
+        return reduce_op(self)
 
     def __repr__(self) -> str:
         return f"Ops.{self.name.upper()}"

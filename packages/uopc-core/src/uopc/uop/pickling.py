@@ -17,7 +17,6 @@ the data of live buffers. A graph over these loads only where they are.
 
 from __future__ import annotations
 
-import copyreg
 import itertools
 import operator
 import os
@@ -28,14 +27,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from uopc.uop.arguments import FIRST_LIVE_SLOT
 from uopc.uop.collector import collector_paused
 from uopc.uop.node import UOp
 from uopc.uop.opdef import OpDef
 from uopc.uop.ops import BUILTIN_OPS, Ops
 from uopc.uop.walk import toposort
-
-# Buffers of live data have slots from here on: parsed text never aliases them.
-FIRST_LIVE_SLOT = 1 << 20
 
 Place = tuple["_Batch", int]
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -108,7 +105,8 @@ def _reduce_in(node: UOp, session: _Session) -> Reduced:
     return operator.getitem, ((session, _Tail(node, session)), 1)
 
 
-def _reduce_node(node: UOp) -> Reduced:
+def reduce_node(node: UOp) -> Reduced:
+    """What a node's ``__reduce__`` returns."""
     session = getattr(_current, "session", lambda: None)()
     return _reduce_in(node, session or _Session())
 
@@ -137,7 +135,8 @@ def _home() -> tuple[bytes, int]:
     return _token, os.getpid()
 
 
-def _reduce_op(op: OpDef) -> Reduced:
+def reduce_op(op: OpDef) -> Reduced:
+    """What an op's ``__reduce__`` returns: its name, for whoever has it as well."""
     if _builtin.get(op.name) is op:
         return _builtin_op, (op.name,)
     if _plugin_host().registry.ops.get(op.name) is op:
@@ -167,7 +166,3 @@ def _plugin_host() -> Any:
     # Plugins are above this package. Found by name, like an entry point, and only
     # for ops that are theirs: they may be needed for the first time here.
     return pkgutil.resolve_name("uopc.plugins:current")()
-
-
-copyreg.pickle(OpDef, _reduce_op)
-copyreg.pickle(UOp, _reduce_node)

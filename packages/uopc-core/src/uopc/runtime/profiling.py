@@ -129,9 +129,14 @@ def profile() -> Iterator[Profile]:
         _active.reset(token)
 
 
+def profiled() -> bool:
+    """Whether a `profile` is active here."""
+    return bool(_active.get())
+
+
 def watched() -> bool:
     """Whether kernels that are run now are to be timed one by one."""
-    return bool(_active.get()) or get("UOPC_DEBUG") >= 1
+    return profiled() or get("UOPC_DEBUG") >= 1
 
 
 def run_program(
