@@ -30,7 +30,6 @@ OTHERS = [id for id in CASES if id not in PROGRAMS]
 LATER: dict[str, str] = {
     "sum-f32-ones-2p24": "sums in blocks",
     "export-c-buffer-sizes": "export of C",
-    "rand-inside-captured": "jit",
 }
 
 

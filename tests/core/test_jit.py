@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import types
 import warnings
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +19,7 @@ from uopc.config import overriding
 from uopc.runtime import jit, profile, stats
 from uopc.runtime.tree import flatten
 from uopc.tensor import Tensor
+from uopc.uop.node import live_nodes
 
 Function = Callable[..., Any]
 # Makes a function, and the tensors that it changes.
@@ -540,3 +544,83 @@ def test_errors_of_the_function_pass_through() -> None:
     with pytest.raises(KeyError, match="four"):
         g(batch(0, 4))
     assert same(g(batch(1)).numpy(), (batch(1) * 2.0).numpy())
+
+
+def test_callables_of_every_kind() -> None:
+    model = Model(batch(0))
+    bound = functools.partial(lambda scale, x: x * scale, 3.0)
+    for plain in (model, model.__call__, bound, helper, jit(helper)):
+        f = jit(plain)
+        for i in range(4):
+            assert same(f(batch(i)).numpy(), plain(batch(i)).numpy())
+        assert f.traces == 1
+    model.scale = 5.0
+    f = jit(model)
+    for i in range(4):
+        model.scale = float(i // 2)
+        assert same(f(batch(i)).numpy(), model(batch(i)).numpy())
+
+
+@pytest.mark.parametrize("kind", [list, set, deque])
+def test_containers_of_numbers(kind: Any) -> None:
+    seen = kind([1.0, 2.0])
+    f = jit(lambda x: x * sum(seen))
+    for i in range(3):
+        assert same(f(batch(i)).numpy(), (batch(i) * 3.0).numpy())
+    seen.remove(2.0)
+    getattr(seen, "append", getattr(seen, "add", None))(7.0)
+    assert same(f(batch(1)).numpy(), (batch(1) * 8.0).numpy())
+
+
+def test_setitem_and_in_place_operators() -> None:
+    def make() -> tuple[Function, list[Tensor]]:
+        table, total = Tensor(np.zeros((4, 2), np.float32)), tensor(0.0, 0.0)
+
+        def f(x: Tensor, i: Tensor) -> Tensor:
+            table[i] = x
+            table[0] += 1.0
+            total[...] += x.sum(0)
+            return table[i]
+
+        return f, [table, total]
+
+    rng = np.random.default_rng(0)
+    rows = [rng.permutation(4)[:3].astype(np.int32) for _ in range(5)]
+    check(make, [(batch(i), Tensor(rows[i])) for i in range(5)])
+
+
+def test_nans_are_found_in_a_jitted_function() -> None:
+    f = jit(lambda x: x.log())
+    for _ in range(4):
+        f(tensor(1.0, 2.0))
+    with (
+        overriding(UOPC_NANS=True),
+        pytest.raises(FloatingPointError, match=r"nan in the result of log"),
+    ):
+        f(tensor(1.0, -2.0))
+
+
+def test_nothing_outlives_a_jitted_function() -> None:
+    f, state = counter()
+    g = jit(f)
+    for i in range(4):
+        g(batch(i))
+    gone = [weakref.ref(g), weakref.ref(state[0]), weakref.ref(g._replays[0])]
+    del f, g, state
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None, None]
+
+
+def test_results_of_many_calls_do_not_pile_up() -> None:
+    f = jit(lambda x: x * 2.0)
+    x = batch(0).realize()
+    for _ in range(4):
+        f(x)
+    gc.collect()
+    before = live_nodes()
+    for _ in range(200):
+        f(x)
+    kept = [f(x) for _ in range(50)]
+    del kept
+    gc.collect()
+    assert live_nodes() <= before + 8

@@ -17,7 +17,7 @@ from uopc.runtime.buffers import buffer_data, empty
 from uopc.runtime.capture import Capture
 from uopc.runtime.jitting.cells import Argument, Cell, Fixed, Made, State, spec_of
 from uopc.runtime.jitting.places import Places
-from uopc.runtime.jitting.replay import (
+from uopc.runtime.jitting.recipe import (
     Call,
     Constant,
     Effect,
