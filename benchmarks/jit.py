@@ -13,6 +13,7 @@ a bound is missed.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import time
 from collections.abc import Callable
@@ -119,7 +120,7 @@ def functional() -> None:
 
 
 def many() -> None:
-    """A function of one small tensor, and one of two hundred."""
+    """Functions of one small tensor, of two hundred, and with fifty results."""
     header()
     x = data(8)[0]
 
@@ -134,6 +135,16 @@ def many() -> None:
     measure("x + 1", add, x)
     xs = [Tensor(np.full(4, i, np.float32)).realize() for i in range(200)]
     measure("the sum of 200 arguments", total, xs)
+
+    @jit
+    def multiples(x: Tensor) -> list[Tensor]:
+        return [x * (1.0 + i) for i in range(50)]
+
+    measure("50 results", multiples, x)
+    # Arguments that the function has not seen before, as a data loader gives them.
+    lists = itertools.cycle([[Tensor(t.numpy()) for t in xs] for _ in range(5)])
+    call = least(lambda: total(next(lists)))
+    print(f"{'the same, new ones each time':<34}{201:>8}{'':>10}{call:>9.1f}")
 
 
 if __name__ == "__main__":

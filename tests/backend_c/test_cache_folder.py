@@ -43,7 +43,7 @@ def fallen_back(call: Run) -> Callable[[str], Path]:
     def fallen_back(match: str) -> Path:
         with pytest.warns(RuntimeWarning, match=match) as caught:
             folder = cache.cache_dir()
-        assert len(caught) == 1
+        assert [w.filename for w in caught] == [__file__]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert cache.cache_dir() == folder

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,9 @@ from uopc.tensor import Tensor, realize_all
 from uopc.testing.assignments import memory_of
 
 Array = np.ndarray[Any, Any]
+# The files in which a realization may be stopped.
+WHERE = ("/runtime/values.py", "/runtime/together.py", "/runtime/run.py",
+         "/runtime/buffers.py", "/interp/backend.py")  # fmt: skip
 
 
 def data(*shape: int, dtype: DType = f32, seed: int = 0) -> Tensor:
@@ -80,6 +87,53 @@ def test_kernel_by_kernel_nothing_is_lost(capsys: pytest.CaptureFixture[str]) ->
     assert " over " in capsys.readouterr().out
     np.testing.assert_array_equal(p.numpy(), expected[0])
     np.testing.assert_array_equal(was.numpy(), expected[1])
+
+
+# What is raised while a generator is closed goes nowhere.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("number", [signal.SIGALRM, signal.SIGUSR1])
+def test_a_handler_that_raises_applies_updates_once_or_not_at_all(
+    number: signal.Signals,
+) -> None:
+    """Wherever Python runs handlers: after calls of C, and where functions begin."""
+    p, q = data(4), data(4, seed=1)
+    a, b = p.numpy(), q.numpy()
+
+    def update() -> None:
+        p.assign(p + 1)
+        q.assign(q + p)
+
+    def raising(*_: object) -> None:
+        raise TimeoutError
+
+    places, profiler = itertools.count(), sys.getprofile()
+    place, stopped, passed = 0, 0, False
+
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
+        here = frame.f_code.co_filename.endswith(WHERE)
+        if here and event in ("call", "c_return") and next(places) == place:
+            signal.raise_signal(number)
+
+    before = signal.signal(number, raising)
+    try:
+        while not passed:
+            update()
+            try:
+                sys.setprofile(interrupt)
+                realize_all([p, q])
+                passed = next(places) <= place
+            except TimeoutError:
+                stopped += 1
+            finally:
+                sys.setprofile(profiler)
+            a, b = a + 1, b + a + 1
+            np.testing.assert_array_equal([p.numpy(), q.numpy()], [a, b], str(place))
+            assert signal.getsignal(number) is raising
+            places, place = itertools.count(), place + 1
+    finally:
+        sys.setprofile(profiler)
+        signal.signal(number, before)
+    assert stopped > 100
 
 
 def test_released_data_says_why() -> None:

@@ -275,6 +275,38 @@ def test_a_constant_that_changes_five_times_is_named_once() -> None:
     assert len(other) == 1
 
 
+def read_at(v: float) -> UOp:
+    x = new_buffer(np.ones(60, np.float32)).reshape((20, 3))
+    return x.index(int(v)) * 2.0
+
+
+def window(v: float) -> UOp:
+    x = new_buffer(np.ones(60, np.float32)).reshape((20, 3))
+    return x.shrink([(int(v), int(v) + 4), (1, 3)]) * 2.0
+
+
+POSITIONS = {
+    "an index": (read_at, "a constant: it is 5 and was 4, in index of f32[3]"),
+    "a slice": (window, "a slice that begins elsewhere: at (5, 1), and before at (4,"),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_position_that_changes_is_named_as_one(name: str) -> None:
+    graph, words = POSITIONS[name]
+    (message,) = told(range(1, 9), graph)
+    assert words in message
+    assert "t[Tensor(np.asarray(i))]" in message
+    assert told([1, 1, 1, 1, 1, 1], graph) == []
+
+
+def test_windows_of_other_widths_are_other_structures() -> None:
+    def prefix(v: float) -> UOp:
+        return new_buffer(np.ones(60, np.float32)).shrink([(0, int(v))]) * 2.0
+
+    assert told(range(1, 9), prefix) == []
+
+
 def test_several_constants_that_change_are_counted() -> None:
     def two(v: float) -> UOp:
         return scaled(v).exp2() * (v + 100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -195,3 +196,24 @@ def test_many_draws_before_the_first_read() -> None:
     again = sum(Tensor.rand(2).numpy().astype(float) for _ in range(50))
     np.testing.assert_allclose(got, again, rtol=1e-5)
     assert 15 < got.mean() < 35
+
+
+def drawn(_: int) -> list[float]:
+    numbers: list[float] = Tensor.rand(3).tolist()
+    return numbers
+
+
+def in_a_fork(seed: int | None) -> list[float]:
+    """What a new forked worker draws, which may seed itself first."""
+    begin = (lambda: None) if seed is None else (lambda: Tensor.manual_seed(seed))
+    with multiprocessing.get_context("fork").Pool(1, initializer=begin) as pool:
+        return pool.map(drawn, [0])[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_forked_workers_draw_the_same_unless_they_seed_themselves() -> None:
+    Tensor.manual_seed(5)
+    drawn(0)
+    assert in_a_fork(None) == in_a_fork(None)
+    assert in_a_fork(1) != in_a_fork(2)
+    assert in_a_fork(1) == in_a_fork(1)

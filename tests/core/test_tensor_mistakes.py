@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -103,6 +104,32 @@ def test_a_mistake_is_explained(name: str) -> None:
     call, kind, words = MISTAKES[name]
     with pytest.raises(kind, match=words):
         call()
+
+
+OVER_AXES = [
+    name
+    for name in dir(Tensor)
+    if not name.startswith("_") and callable(getattr(Tensor, name))
+    and "axis" in inspect.signature(getattr(Tensor, name)).parameters
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVER_AXES)
+def test_a_keyword_of_another_library_is_explained(name: str) -> None:
+    method = getattr(Tensor(ROWS), name)
+    with pytest.raises(TypeError, match=f"{name}: there is no .*'dim'; use 'axis'; it"):
+        method(dim=0)
+    if "keepdim" in inspect.signature(method).parameters:
+        with pytest.raises(TypeError, match=r"'keepdims'; use 'keepdim'; it takes"):
+            method(axis=0, keepdims=True)
+    with pytest.raises(TypeError, match=r"no keyword 'xyz'; it takes .*axis"):
+        method(xyz=1)
+
+
+def test_methods_over_axes_are_found_and_keep_their_signatures() -> None:
+    assert {"sum", "argmax", "softmax", "norm", "sort", "take"} <= {*OVER_AXES}
+    assert Tensor.sum.__doc__ == "Sum; bool is counted as i32."
+    assert [*inspect.signature(Tensor.sum).parameters] == ["self", "axis", "keepdim"]
 
 
 OPERATORS = [

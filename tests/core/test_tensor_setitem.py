@@ -244,10 +244,16 @@ T = Tensor(X)
 ERRORS: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "range": (2, 0.0, IndexError, "index 2 is out of range"),
     "many": ((0,) * 5, 0.0, IndexError, "too many indices"),
-    "two ellipses": ((..., ...), 0.0, IndexError, "too many"),
+    "many with a mask": (
+        (0, slice(1, None), None, slice(None, 4, 2), MASK), 0.0, IndexError,
+        r"too many indices in \[0, 1:, None, :4:2, bool\[2, 3\]\]: 5 for 4 axes"),
+    "two ellipses": ((..., 0, ...), 0.0, IndexError,
+                     r"more than one \.\.\. in \[\.\.\., 0, \.\.\.\]"),
+    "float slice": (slice(0, 1.5), 0.0, TypeError, "slice indices must be integers"),
+    "no step": (slice(None, None, 0), 0.0, ValueError, "step cannot be zero"),
     "float key": (1.0, 0.0, TypeError, "index of type float"),
     "bool key": (True, 0.0, TypeError, "index of type bool"),
-    "0-d mask": (Tensor(True), 0.0, TypeError, "mask of shape ()"),
+    "0-d mask": (Tensor(True), 0.0, TypeError, r"mask of shape \(\)"),
     "float data": (Tensor([1.0]), 0.0, TypeError,
                    r"setitem\(f32\[2, 3, 4, 5\], f32\[1\]\).*integer"),
     "data shapes": (([0, 1], [0, 1, 2]), 0.0, IndexError,
@@ -277,9 +283,12 @@ def test_a_mistake_is_named_and_changes_nothing(name: str) -> None:
     key, value, kind, words = ERRORS[name]
     t = Tensor(X)
     before = t.uop
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=words) as caught:
         t[key] = value
     assert t.uop is before
+    assert str(caught.value).startswith("setitem(f32[2, 3, 4, 5]")
+    assert str(caught.value).count("setitem") == 1
+    assert "_MaskAxis" not in str(caught.value)
 
 
 def test_a_number_that_does_not_fit_is_an_error() -> None:

@@ -94,18 +94,34 @@ def test_doctor_shows_the_installation(run_uopc: Any, kernel_cache: Path) -> Non
 
 
 def test_doctor_without_a_compiler(run_uopc: Any, tmp_path: Path) -> None:
-    done = run_uopc("doctor", PATH=str(tmp_path))
+    done = run_uopc("doctor", status=1, PATH=str(tmp_path))
     found = rows(done.stdout)
     assert found["C compiler"].startswith("none: no C compiler found: tried cc, gcc")
     assert found["backend c"].startswith("unavailable: no C compiler found")
     assert found["backend c"].endswith(", priority 10")
     assert found["active backend"].startswith("interp, ")
-    # What to do is said once, under what is wrong.
+    # What to do is said once, with what is wrong.
     assert done.stdout.count("Install one:") == 1
-    column = done.stdout.index("none: no C") - done.stdout.index("C compiler")
-    assert "\n" + " " * column + "Install one:" in done.stdout
+    [problem] = [x for x in done.stdout.splitlines() if x.startswith("problem: ")]
+    assert problem.startswith("problem: no C compiler found: tried cc, gcc")
+    assert "Install one: `apt install gcc`" in problem
+    done = run_uopc("doctor", PATH=str(tmp_path), UOPC_BACKEND="interp")
+    assert done.stdout.endswith("\n\nno problems found\n")
     done = run_uopc("doctor", status=1, PATH=str(tmp_path), UOPC_BACKEND="c")
     assert "\nproblem: UOPC_BACKEND='c': no C compiler found" in done.stdout
+
+
+def test_doctor_on_a_folder_that_cannot_hold_the_cache(
+    run_uopc: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    folder.chmod(0o777)
+    done = run_uopc("doctor", status=1, UOPC_CACHE_DIR=str(folder))
+    assert rows(done.stdout)["cache folder"] == f"{folder}, unusable"
+    problem = f"problem: compiled code cannot be kept in {folder}: others may write"
+    assert f"\n\n{problem}" in done.stdout
+    assert done.stderr == ""  # the doctor's problem, so no warning as well
 
 
 def test_doctor_with_a_compiler_of_ones_own(run_uopc: Any, tmp_path: Path) -> None:

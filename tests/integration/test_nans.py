@@ -51,8 +51,17 @@ def test_forward_it_names_the_op_and_the_line() -> None:
     line, y = here(), x.log()
     z = y * 0.0  # NaN, but made of the infinity
     text = report(z + 1.0)
-    assert "is inf in the result of log, f32[2], called at" in text
+    assert "is -inf in the result of log, f32[2], called at" in text
     assert line in text
+
+
+@pytest.mark.usefixtures("watching")
+def test_infinities_are_named_with_their_signs() -> None:
+    # A report quotes the line, so what it says is not on the same one.
+    three, one = Tensor([0.0, 1.0, -1.0]) / 0.0, Tensor([2.0, 0.0]).reciprocal()
+    assert "is nan and inf and -inf in the" in report(three)
+    assert "is inf in the" in report(one)
+    assert_array_equal((Tensor([INF]) * -1.0).numpy(), -INF)  # passed on, not made
 
 
 @pytest.mark.usefixtures("watching")

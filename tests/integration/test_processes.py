@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -264,6 +265,121 @@ def test_a_fork_while_a_plan_is_made_does_not_hang() -> None:
         "c",
     )
     assert printed == ["0", "{'name': 'text'} True"]
+
+
+def test_a_fork_during_the_first_computation_does_not_hang(
+    backend: str, tmp_path: Path
+) -> None:
+    """When what computes is still being imported, and when its locks are made."""
+    printed = python(
+        f"""
+        import os, signal, sys, threading
+        from uopc.tensor import Tensor
+
+        os.environ["UOPC_CACHE_DIR"] = {str(tmp_path)!r}
+        sys.setswitchinterval(1e-4)
+        work = lambda: ((Tensor([1.0, 2.0]) * 2.0).sum() + 1.0).item()
+        thread = threading.Thread(target=work)
+        thread.start()
+        while thread.is_alive():
+            child = os.fork()
+            if not child:
+                signal.alarm(30)  # kills it if it hangs
+                os._exit(0 if work() == 7.0 else 1)
+            status = os.waitpid(child, 0)[1]
+            if status:
+                print("child", status)
+        print("done")
+        """,
+        backend,
+    )
+    assert printed == ["done"]
+
+
+def test_locks_made_while_a_fork_waits_are_free_in_the_child() -> None:
+    """The fork waits for a lock; who holds it makes another, and holds that."""
+    printed = python(
+        """
+        import os, signal, sys, threading, time
+        from uopc.uop import fork_safe
+
+        sys.unraisablehook = lambda u: print("ignored", u.exc_value, flush=True)
+        first, made = fork_safe(threading.Lock()), []
+        begun = threading.Event()
+
+        def make():
+            with first:
+                begun.set()
+                time.sleep(0.2)
+                made.append(fork_safe(threading.Lock()))
+                made[0].acquire()
+            time.sleep(0.2)
+            made[0].release()
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(10)  # kills it if it hangs
+            with first, made[0]:
+                os._exit(0)
+        print(os.waitpid(child, 0)[1])
+        thread.join()
+        with first, made[0]:
+            print("free")
+        """,
+        "interp",
+    )
+    assert printed == ["0", "free"]
+
+
+def test_a_child_is_told_what_another_thread_was_writing_at_the_fork() -> None:
+    """And the parent is not; a new value helps."""
+    printed = python(
+        """
+        import os, threading
+        import numpy as np
+        from uopc.kernelize import Plan
+        from uopc.runtime import backend_named
+        from uopc.tensor import Tensor
+
+        p = Tensor(np.zeros(4, np.float32))
+        p.assign(p + 1).realize()
+        begun, finish = threading.Event(), threading.Event()
+        program = type(backend_named("interp").compile(Plan((), (), ())))
+        run = program.__call__
+
+        def slowly(self, arrays):
+            if threading.current_thread() is thread:
+                begun.set()
+                finish.wait()
+            run(self, arrays)
+
+        program.__call__ = slowly
+        thread = threading.Thread(target=lambda: p.assign(p + 1).realize())
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if not child:
+            try:
+                p.numpy()
+            except RuntimeError as error:
+                print(str(error).partition(": ")[2])
+            print(p.assign(Tensor([5.0] * 4)).tolist(), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        finish.set()
+        thread.join()
+        print(p.tolist())
+        """,
+        "interp",
+    )
+    assert printed == [
+        "another thread was writing over it at the fork",
+        "[5.0, 5.0, 5.0, 5.0]",
+        "[2.0, 2.0, 2.0, 2.0]",
+    ]
 
 
 # -- interrupts ----

@@ -25,14 +25,14 @@ NEEDED: dict[str, set[str] | None] = {
     "config": None,
     "dtype": None,
     "uop": {
-        "arguments", "casting", "collector", "forking", "infer", "literal", "lowered",
-        "meanings", "node", "opdef", "ops", "walk",
+        "arguments", "callers", "casting", "collector", "forking", "infer", "literal",
+        "lowered", "meanings", "node", "opdef", "ops", "walk",
     },
     "composite": {"shape"},
     "runtime": {"buffers", "capture", "origins", "values"},
     "tensor": {
-        "arithmetic", "base", "einsum", "gather", "movement", "order", "random",
-        "reduction", "setitem", "tensor",
+        "arithmetic", "base", "einsum", "gather", "given", "keywords", "movement",
+        "order", "random", "reduction", "setitem", "tensor",
     },
 }  # fmt: skip
 # What others of the standard library and of our dependencies take long to import.

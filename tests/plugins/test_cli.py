@@ -196,7 +196,7 @@ def test_doctor_finds_nothing_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("UOPC_OPT", "2")
-    monkeypatch.setenv("UOPC_OTP", "2")
+    monkeypatch.setenv("UOPC_MINE", "2")
     host = healthy(fake, interp=lambda: FakeBackend(0), c=lambda: FakeBackend(10))
     host.register_module(fake.plugin(uopc_doctor=lambda: [("compiler", "cc 12")]), "x")
     with use(host):
@@ -207,7 +207,7 @@ def test_doctor_finds_nothing_wrong(
     assert ["numpy", "2.0"] in rows
     assert ["compiler", "cc 12"] in rows
     assert ["UOPC_OPT", "2"] in rows
-    assert ["UOPC_OTP", "set, but no variable of uopc's own"] in rows
+    assert ["UOPC_MINE", "set, but no variable of uopc's own"] in rows
     assert "active backend  c, the available one of highest priority" in out
     assert "other" not in out
     assert out.endswith("no problems found\n")
@@ -215,6 +215,18 @@ def test_doctor_finds_nothing_wrong(
 
 def problems(host: PluginHost) -> list[str]:
     return doctor.examine(host).problems
+
+
+@pytest.mark.usefixtures("installed")
+def test_doctor_on_names_that_nothing_has(
+    fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UOPC_NAN", "1")
+    monkeypatch.setenv("UOPC_PLUGINS_BLOCK", "autodif")
+    assert problems(healthy(fake)) == [
+        "UOPC_NAN is set, which uopc does not read; perhaps UOPC_NANS is meant",
+        "UOPC_PLUGINS_BLOCK names 'autodif', which no plugin is called; there are core",
+    ]
 
 
 @pytest.mark.usefixtures("installed")

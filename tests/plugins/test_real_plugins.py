@@ -186,8 +186,11 @@ def test_a_backend_that_cannot_run_is_passed_over_with_one_warning(
             "absent", lambda: Absent(why="no such machine")
         ),
     )
-    with pytest.warns(RuntimeWarning, match="'absent' cannot run here.*no such mach"):
+    with pytest.warns(
+        RuntimeWarning, match="'absent' cannot run here.*no such mach"
+    ) as w:
         assert default_backend().name == "interp"
+    assert w[0].filename == __file__
     assert default_backend().name == "interp"
 
 

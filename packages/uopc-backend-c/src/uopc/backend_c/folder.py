@@ -6,12 +6,11 @@ import shutil
 import sys
 import tempfile
 import threading
-import warnings
 from pathlib import Path
 
 from uopc import config
 from uopc.runtime.interrupts import interrupts_held
-from uopc.uop import fork_safe
+from uopc.uop import fork_safe, warn_caller
 
 _private: tuple[int, Path] | None = None
 _lock = fork_safe(threading.Lock())  # while the private folder is made
@@ -27,20 +26,29 @@ def cache_dir() -> Path:
     loaded from it, so it must belong to the user and be writable by nobody else;
     otherwise one warning is given and a private folder serves until the exit.
     """
-    chosen = "the home folder's cache"
-    try:
-        folder = _wanted()
-        chosen = str(folder)
+    folder, problem = chosen_folder()
+    if isinstance(folder, Path):
         if folder in _given_up:
             return _private_folder()
-        _make(folder)
-        problem = _problem(folder)
-    except (OSError, RuntimeError) as error:
-        problem = str(error)
-    else:
         if not problem:
             return folder
-    return _instead(chosen, problem)
+    return _instead(str(folder), problem)
+
+
+def chosen_folder() -> tuple[Path | str, str]:
+    """The folder that the variables name, made if need be, and what is wrong with it.
+
+    What is wrong is "" if nothing is; where there is no such folder, it is described.
+    """
+    folder: Path | str = "the home folder's cache"
+    try:
+        folder = _wanted()
+        if folder in _given_up:
+            return folder, "it took no file"
+        _make(folder)
+        return folder, _problem(folder)
+    except (OSError, RuntimeError) as error:
+        return folder, str(error)
 
 
 def give_up(folder: Path, problem: str) -> Path | None:
@@ -55,11 +63,9 @@ def _instead(chosen: str, problem: str) -> Path:
     private = _private_folder()
     if chosen not in _warned:
         _warned.add(chosen)
-        warnings.warn(
+        warn_caller(
             f"compiled code cannot be kept in {chosen}: {problem}; using {private} for"
-            " this process (set UOPC_CACHE_DIR to a folder of your own)",
-            RuntimeWarning,
-            stacklevel=3,
+            " this process (set UOPC_CACHE_DIR to a folder of your own)"
         )
     return private
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from uopc.backend_c.backend import NAME, CBackend
 from uopc.backend_c.cpu import vector_width
-from uopc.backend_c.folder import cache_dir
+from uopc.backend_c.folder import chosen_folder
 from uopc.backend_c.spellings import SPELLINGS
 from uopc.backend_c.toolchain import (
     CompileError,
@@ -51,13 +51,18 @@ def uopc_doctor() -> list[tuple[str, str]]:
             whose = f"UOPC_CC={wanted!r}" if wanted else "the C compiler"
             rows.append(("problem", f"{whose} does not compile: {reason}"))
     except CompilerNotFoundError as error:
-        rows = [("C compiler", f"none: {error}")]
-        if wanted:  # without any compiler there is the reference backend
-            rows.append(("problem", str(error).partition("\n")[0]))
+        what, _, advice = str(error).partition("\n")
+        rows = [("C compiler", f"none: {what}")]
+        if wanted or not get("UOPC_BACKEND"):
+            # The reference backend runs then, unasked.
+            rows.append(("problem", " ".join(f"{what} {advice}".split())))
+    folder, problem = chosen_folder()
+    if problem:
+        rows.append(("problem", f"compiled code cannot be kept in {folder}: {problem}"))
     return [
         *rows,
         ("vector width", f"{vector_width()} bits"),
-        ("cache folder", str(cache_dir())),
+        ("cache folder", f"{folder}{', unusable' if problem else ''}"),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib.metadata
 import os
 import platform
@@ -105,6 +106,11 @@ def _variables(report: Report) -> None:
     for name in sorted(os.environ):
         if name.startswith("UOPC_") and name not in known:
             report.rows.append((name, "set, but no variable of uopc's own"))
+            if near := difflib.get_close_matches(name, sorted(known), 1, 0.8):
+                report.problems.append(
+                    f"{name} is set, which uopc does not read; perhaps {near[0]} is "
+                    "meant"
+                )
 
 
 def _plugins(report: Report, host: PluginHost) -> None:
@@ -114,6 +120,13 @@ def _plugins(report: Report, host: PluginHost) -> None:
     report.rows.append(("plugins", ", ".join(loaded)))
     if blocked:
         report.rows.append(("blocked plugins", ", ".join(blocked)))
+    for name in config.get("UOPC_PLUGINS_BLOCK"):
+        if name not in status:
+            there = ", ".join(sorted(status))
+            report.problems.append(
+                f"UOPC_PLUGINS_BLOCK names {name!r}, which no plugin is called; there "
+                f"are {there}"
+            )
     if CORE not in loaded:
         report.problems.append(
             f"plugin {CORE!r} is {status.get(CORE, 'missing')}: there are no ops"

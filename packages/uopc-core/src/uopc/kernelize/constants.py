@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from uopc.kernelize.key import Key
 from uopc.uir import format_literal
-from uopc.uop import Literal, Ops, UOp, fork_safe, toposort
+from uopc.uop import Literal, Ops, UOp, fork_safe, toposort, warn_caller
 
 PATIENCE = 5
 # How many structures are remembered: the latest ones.
 STRUCTURES = 256
 
 
+# Of windows, where each begins: the widths are in the shapes.
+Value = Literal | tuple[int, ...]
+
+
 @dataclass
 class _Misses:
     """The latest misses of one structure, which differ in the same constants."""
 
-    values: list[Literal]
+    values: list[Value]
     changing: list[int] = field(default_factory=list)
     count: int = 1
     told: bool = False
@@ -35,14 +37,19 @@ _lock = fork_safe(threading.Lock())
 def notice_miss(key: Key, roots: Sequence[UOp], leaves: Mapping[UOp, UOp]) -> None:
     """Count a plan that was not found; warn if a constant seems to be the reason.
 
-    One RuntimeWarning is given per structure, when it has missed PATIENCE times in a
-    row and each time the same constants differed, and nothing else.
+    Where the window of a slice begins is a constant too. One RuntimeWarning is given
+    per structure, when it has missed PATIENCE times in a row and each time the same
+    constants differed, and nothing else.
     """
-    rest, values = list(key), []
+    rest: list[object] = list(key)
+    values: list[Value] = []
     for i, (op, arg) in enumerate(pairwise(key), 1):
         if op is Ops.CONST and isinstance(arg, Literal):
             rest[i] = arg.dtype
             values.append(arg)
+        elif op is Ops.SHRINK and isinstance(arg, tuple):
+            rest[i] = tuple(end - begin for begin, end in arg)
+            values.append(tuple(begin for begin, _ in arg))
     # A hash will do: no plan is chosen by it.
     structure = hash(tuple(rest)), len(values)
     with _lock:
@@ -60,45 +67,53 @@ def notice_miss(key: Key, roots: Sequence[UOp], leaves: Mapping[UOp, UOp]) -> No
             return
         misses.told = True
     first = changing[0]
-    message = _message(values[first], before[first], len(changing), roots, leaves)
-    warnings.warn(message, RuntimeWarning, stacklevel=_level_of_the_user())
+    others = f" (and {len(changing) - 1} more)" if len(changing) > 1 else ""
+    what = _message(values[first], before[first], others, roots, leaves)
+    warn_caller(f"the same graph has been compiled {PATIENCE} times, {what}")
 
 
 def _message(
-    now: Literal,
-    before: Literal,
-    count: int,
+    now: Value,
+    before: Value,
+    others: str,
     roots: Sequence[UOp],
     leaves: Mapping[UOp, UOp],
 ) -> str:
-    others = f" (and {count - 1} more)" if count > 1 else ""
-    new, old = format_literal(now), format_literal(before)
+    if not isinstance(now, Literal) or not isinstance(before, Literal):
+        return (
+            f"each time for a slice that begins elsewhere{others}: at {now}, "
+            f"and before at {before}. {_POSITIONS}"
+        )
+    user = _user(UOp(Ops.CONST, (), now), roots, leaves)
+    use, advice = "", _NUMBERS
+    if user is not None:
+        use = f", in {user.op.name} of {user.dtype}{list(user.shape)}"
+        advice = _POSITIONS if user.op is Ops.INDEX else _NUMBERS
     return (
-        f"the same graph has been compiled {PATIENCE} times, each time for another "
-        f"value of a constant{others}: it is {new} and was {old}"
-        f"{_use(UOp(Ops.CONST, (), now), roots, leaves)}. Keep such a number in a 0-d "
-        "Tensor, as optimizers keep their learning rates: there it is data, and one "
-        "plan serves all values that assign() gives it"
+        f"each time for another value of a constant{others}: it is "
+        f"{format_literal(now)} and was {format_literal(before)}{use}. {advice}"
     )
 
 
-def _use(constant: UOp, roots: Sequence[UOp], leaves: Mapping[UOp, UOp]) -> str:
+_POSITIONS = (
+    "A position that is a Python number is part of the program. One plan serves all "
+    "positions that are data: t[Tensor(np.asarray(i))], t[np.arange(i, j)]; or slice "
+    "the NumPy array before it is wrapped in a Tensor"
+)
+_NUMBERS = (
+    "Keep such a number in a 0-d Tensor, as optimizers keep their learning rates: "
+    "there it is data, and one plan serves all values that assign() gives it. Made "
+    "anew, Tensor(np.asarray(number)) is data too, also as a position"
+)
+
+
+def _user(constant: UOp, roots: Sequence[UOp], leaves: Mapping[UOp, UOp]) -> UOp | None:
     """Which op reads the constant, looking through views and casts of it."""
     views = {constant}
     for u in toposort(roots, lambda n: () if n in leaves else n.src):
         if views.isdisjoint(u.src):
             continue
         if u.op.kind != "movement" and u.op is not Ops.CAST:
-            return f", in {u.op.name} of {u.dtype}{list(u.shape)}"
+            return u
         views.add(u)
-    return ""
-
-
-def _level_of_the_user() -> int:
-    """The stack level, seen from the caller, of the first frame outside of uopc."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] != "uopc":
-            break
-        level, frame = level + 1, frame.f_back
-    return level
+    return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +18,7 @@ from uopc import config
 from uopc.plugins.failures import PluginError, PluginFailure, PluginWarning
 from uopc.plugins.loading import Attempt, Source, new_manager, plugin_file, sources
 from uopc.plugins.registry import Registry
-from uopc.uop import fork_safe, lazy
+from uopc.uop import fork_safe, lazy, warn_caller
 
 if TYPE_CHECKING:
     import pluggy
@@ -243,7 +242,7 @@ class PluginHost:
 def _warn(failures: Iterable[PluginFailure]) -> None:
     for failure in failures:
         message = f"{failure}; it is left out (see `uopc plugins`)"
-        warnings.warn(message, PluginWarning, stacklevel=3)
+        warn_caller(message, PluginWarning)
 
 
 _default = PluginHost()

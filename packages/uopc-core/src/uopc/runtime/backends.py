@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -14,7 +13,7 @@ import numpy as np
 from uopc.config import get
 from uopc.kernelize import Plan
 from uopc.plugins import current, registry
-from uopc.uop import OpDef
+from uopc.uop import OpDef, fork_safe, warn_caller
 
 T = TypeVar("T")
 
@@ -49,6 +48,7 @@ class Backend(Protocol):
 
 _instances: dict[tuple[str, str], Backend] = {}
 _told: set[str] = set()
+_lock = fork_safe(threading.RLock())  # while a backend is imported and made
 
 
 def backend_named(name: str) -> Backend:
@@ -63,7 +63,9 @@ def backend_named(name: str) -> Backend:
                 f"no backend named {name!r} (known: {known}){hint}"
                 f"{current().failure_note()}"
             )
-        _instances[key] = reg.backends[name]()
+        with _lock:
+            if key not in _instances:
+                _instances[key] = reg.backends[name]()
     return _instances[key]
 
 
@@ -84,10 +86,8 @@ def default_backend() -> Backend:
             return backend
         if backend.name not in _told:
             _told.add(backend.name)
-            warnings.warn(
-                f"backend {backend.name!r} cannot run here, using the next one: {why}",
-                RuntimeWarning,
-                stacklevel=2,
+            warn_caller(
+                f"backend {backend.name!r} cannot run here, using the next one: {why}"
             )
     raise RuntimeError(f"no backend can run here{current().failure_note()}")
 

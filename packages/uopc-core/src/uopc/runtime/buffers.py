@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from uopc.dtype import DType, from_numpy, u8
-from uopc.uop import FIRST_LIVE_SLOT, UOp
+from uopc.runtime.capture import note_data
+from uopc.uop import FIRST_LIVE_SLOT, Literal, UOp
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +37,13 @@ def empty(size: int, dtype: DType) -> Array:
     return raw[start : start + nbytes].view(dtype.storage)
 
 
+def filled(size: int, constant: Literal) -> Array:
+    """A flat array, all of whose elements are one number."""
+    array = empty(size, constant.dtype)
+    array.view(f"u{constant.dtype.itemsize}")[:] = constant.bits
+    return array
+
+
 def new_buffer(array: Array, dtype: DType | None = None) -> UOp:
     """A BUFFER of its own that holds ``array`` (flat; owned from now on).
 
@@ -44,6 +52,7 @@ def new_buffer(array: Array, dtype: DType | None = None) -> UOp:
     dtype = dtype or from_numpy(array.dtype)
     node = UOp.buffer(array.size, dtype, next(_slots))
     _data[node] = array
+    note_data(node)
     return node
 
 
@@ -71,8 +80,8 @@ def buffer_data(node: UOp) -> Array:
 
 def release(node: UOp, why: str) -> None:
     """Free the data of a BUFFER whose node may live on in old graphs."""
-    if _data.pop(node, None) is not None:
-        _released[node] = why
+    _data.pop(node, None)
+    _released[node] = why
 
 
 def take(node: UOp, why: str) -> Array | None:

@@ -31,6 +31,7 @@ class Capture:
     Attributes:
         steps: the runs.
         made: the buffers that they wrote.
+        data: the buffers that were made of data.
         changed: tensors that were assigned a value, or got a gradient, by identity.
         trouble: why the runs are not all that the call did; empty if they are.
     """
@@ -38,6 +39,7 @@ class Capture:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.made: set[UOp] = set()
+        self.data: set[UOp] = set()
         self.changed: dict[int, Holder] = {}
         self.trouble = ""
 
@@ -86,3 +88,10 @@ def note_change(t: Holder) -> None:
     capture = _current.get()
     if capture is not None:
         capture.changed[id(t)] = t
+
+
+def note_data(node: UOp) -> None:
+    """Note that a buffer is made, of NumPy's data or what else there is."""
+    capture = _current.get()
+    if capture is not None:
+        capture.data.add(node)

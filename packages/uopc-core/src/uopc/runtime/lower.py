@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 
 from uopc.config import get
 from uopc.plugins import current
 from uopc.runtime.debug import dump
 from uopc.runtime.validate import require_text_form, same_meaning
+from uopc.runtime.values import importing
 from uopc.spec import SpecError, check
 from uopc.uir import to_uir
-from uopc.uop import Ops, UOp, collector_paused, substitute, toposort
+from uopc.uop import Ops, UOp, collector_paused, substitute, toposort, warn_caller
 
 
 @collector_paused()
@@ -23,8 +23,9 @@ def lower(ast: UOp, name: str, over: int | None = None) -> UOp:
     is the number of the buffer that is written in place: input and output are one then.
     """
     # Imported when a kernel is lowered, for start-up's sake.
-    from uopc.rangeify import rangeify
-    from uopc.schedule import apply_schedule, choose_schedule
+    with importing:
+        from uopc.rangeify import rangeify
+        from uopc.schedule import apply_schedule, choose_schedule
 
     sink = _run_pass("rangeify", ast, lambda u: rangeify([u], name))
     if get("UOPC_OPT") > 0:
@@ -80,8 +81,4 @@ def _tell_observers(name: str, before: UOp, after: UOp, seconds: float) -> None:
     )
     for plugin, _, error in outcomes:
         if error is not None:
-            warnings.warn(
-                f"plugin {plugin!r} failed in uopc_after_pass: {error!r}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn_caller(f"plugin {plugin!r} failed in uopc_after_pass: {error!r}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from uopc.runtime.origins import origin_of
+from uopc.runtime.values import importing
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +37,8 @@ def require_finite(
     ):  # fmt: skip
         return
     # Imported when there is something to find, for start-up's sake.
-    from uopc.interp import evaluate
+    with importing:
+        from uopc.interp import evaluate
 
     search = _Search()
     try:
@@ -73,11 +75,17 @@ def _finite(x: Array) -> bool:
 
 
 def _kinds(x: Array) -> frozenset[str]:
-    """What is in an array besides finite numbers."""
+    """What is in an array besides finite numbers; infinities of both signs are one."""
     if x.dtype.kind != "f" or _finite(x):
         return frozenset()
     kinds = (("nan", np.isnan(x).any()), ("inf", np.isinf(x).any()))
     return frozenset(name for name, there in kinds if there)
+
+
+def _names(x: Array) -> str:
+    """What is in an array besides finite numbers, by name and sign."""
+    there = {"nan": np.isnan(x), "inf": x == np.inf, "-inf": x == -np.inf}
+    return " and ".join(name for name, where in there.items() if where.any())
 
 
 class _Search:
@@ -85,6 +93,7 @@ class _Search:
 
     def __init__(self) -> None:
         self.kinds: dict[UOp, frozenset[str]] = {}
+        self._names: dict[UOp, str] = {}
         self._place: dict[UOp, int] = {}
         self._cause: dict[UOp, UOp | None] = {}
 
@@ -107,6 +116,7 @@ class _Search:
             # NaN of an infinity that was given, as in inf - inf, is new as well.
             given = frozenset[str]().union(*(self.kinds[s] for s in passed))
             self._cause[u] = u if src and kinds - given else None
+            self._names[u] = _names(value)
 
     def first(self, roots: Sequence[UOp]) -> UOp | None:
         """The first op, in the order of evaluation, that made what ``roots`` have."""
@@ -116,7 +126,6 @@ class _Search:
 
     def report(self, u: UOp) -> str:
         """Which op, and where it was called."""
-        what = " and ".join(sorted(self.kinds[u], reverse=True))
         origin = origin_of(u)
         if origin is None:
             where = "; its line is not known: it was made before UOPC_NANS was set"
@@ -125,8 +134,8 @@ class _Search:
         else:
             where = f", called at {origin}"
         return (
-            f"UOPC_NANS: the first value that is not finite is {what} in the result of "
-            f"{u.op.name}, {u.dtype}{list(u.shape)}{where}"
+            f"UOPC_NANS: the first value that is not finite is {self._names[u]} in the "
+            f"result of {u.op.name}, {u.dtype}{list(u.shape)}{where}"
         )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import sys
 import weakref
 from collections.abc import Collection, Iterable
 from functools import cache
-from types import FrameType
 
 from uopc.config import get, override
-from uopc.uop import UOp, toposort
+from uopc.uop import UOp, calling_frame, toposort
 
 
 class Origin:
@@ -31,8 +29,6 @@ class Origin:
 
 
 _origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
-# Between the caller and a decorated function there are frames of these.
-_PASSED_OVER = ("contextlib", "functools")
 
 
 @cache
@@ -84,10 +80,5 @@ def _note(root: UOp, origin: Origin, known: Collection[UOp]) -> None:
 
 
 def _caller() -> Origin:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        if not module.startswith("uopc.") and module not in _PASSED_OVER:
-            return Origin(frame.f_code.co_filename, frame.f_lineno)
-        frame = frame.f_back
-    return Origin("", 0)
+    frame = calling_frame()
+    return Origin(frame.f_code.co_filename, frame.f_lineno)

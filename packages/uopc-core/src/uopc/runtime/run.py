@@ -114,6 +114,7 @@ class Work:
         leaves: nodes already computed, and their buffers.
         backend: where to run.
         homes: by position of a root, the buffer whose new version it will be.
+        asked: how many roots somebody asked for; UOPC_NANS is about these. All if None.
 
     Attributes:
         inputs: the buffers that will be read.
@@ -125,7 +126,9 @@ class Work:
         leaves: Mapping[UOp, UOp],
         backend: Backend | None = None,
         homes: Mapping[int, UOp] | None = None,
+        asked: int | None = None,
     ) -> None:
+        self._asked = asked
         self.backend = backend = backend or default_backend()
         self._roots, self._leaves = roots, leaves
         self._homes = homes or {}
@@ -164,7 +167,9 @@ class Work:
         call_program(run, written)
         if before is not None:
             given = dict(zip(self.inputs, before, strict=True))
-            require_finite(self._roots, self._leaves, given, run.results)
+            asked = slice(self._asked)
+            roots, results = self._roots[asked], run.results[asked]
+            require_finite(roots, self._leaves, given, results)
         return run
 
     def _bind(

@@ -1,6 +1,7 @@
 """Nested structures: tuples, lists, dicts, named tuples, dataclasses, None.
 
-Whatever else a structure holds is a leaf.
+Whatever else a structure holds is a leaf; so is a dataclass that its constructor would
+not make anew from its fields.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 
@@ -107,13 +109,25 @@ def _structure(tree: Any, leaves: list[Any]) -> Structure:
         keys, values = tuple(tree), list(tree.values())
     elif isinstance(tree, tuple) and hasattr(kind, "_fields"):
         keys, values = tuple(kind._fields), tree
-    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+    elif _is_record(kind):  # type: ignore[arg-type]
         keys = tuple(f.name for f in dataclasses.fields(tree) if f.init)
         values = [getattr(tree, key) for key in keys]
     else:
         leaves.append(tree)
         return LEAF
     return Structure(kind, keys, tuple([_structure(v, leaves) for v in values]))
+
+
+@cache
+def _is_record(kind: Any) -> bool:
+    """Whether a class is a dataclass whose fields are what its constructor takes."""
+    if not dataclasses.is_dataclass(kind):
+        return False
+    # With those that are arguments of the constructor alone, or of the class.
+    found: Any = kind.__dataclass_fields__.values()
+    initial = ("InitVar", "dataclasses.InitVar")
+    alone = [f for f in found if str(f.type).startswith(initial)]
+    return not alone and all(f.init for f in dataclasses.fields(kind))
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:

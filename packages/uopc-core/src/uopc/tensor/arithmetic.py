@@ -8,7 +8,8 @@ from typing import Any, Self
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import DType, as_dtype, boolean, promote, promote_scalar
-from uopc.tensor.base import Base, Operand, _python_scalar, explained
+from uopc.tensor.base import Base, Operand, explained
+from uopc.tensor.given import python_scalar
 from uopc.uop import UOp
 
 
@@ -129,7 +130,7 @@ class Arithmetic(Base):
         if isinstance(exponent, Base):
             a, b, parents = self._pair(exponent, "pow")
             return self._new(composite.power(a, b), *parents)
-        exponent = _python_scalar(exponent)
+        exponent = python_scalar(exponent)
         x = self.uop.cast(promote_scalar(self.dtype, exponent))
         if not x.dtype.is_float and exponent < 0:
             x = self._float()
@@ -226,7 +227,7 @@ class Arithmetic(Base):
         """``a`` where this bool tensor is true, else ``b``."""
         if self.dtype is not boolean:
             raise TypeError(f"where: the condition must be bool, not {self.dtype}")
-        a, b = (v if isinstance(v, Base) else _python_scalar(v) for v in (a, b))
+        a, b = (v if isinstance(v, Base) else python_scalar(v) for v in (a, b))
         tensors = [t for t in (a, b) if isinstance(t, Base)]
         if not tensors:
             tensors = [Base(a)]  # two numbers: the first gives the dtype

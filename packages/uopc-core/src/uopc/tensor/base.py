@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self, Union
 
 import numpy as np
 
 from uopc.composite import broadcast_shape, broadcast_to
-from uopc.dtype import (
-    DType,
-    as_dtype,
-    bf16,
-    boolean,
-    f32,
-    from_numpy,
-    i32,
-    promote,
-    promote_scalar,
-)
+from uopc.dtype import DType, as_dtype, boolean, promote, promote_scalar
 from uopc.runtime import buffer_data, new_buffer
-from uopc.runtime.buffers import empty
-from uopc.runtime.capture import note_change, note_read
+from uopc.runtime.buffers import empty, filled
+from uopc.runtime.capture import capturing, note_change, note_read
 from uopc.runtime.origins import record_lines, recording
 from uopc.runtime.values import (
     add_live,
     add_pending,
+    constant_of,
     held,
+    is_state,
     live_tensors,
     lock,
     reads_memory,
     realize_all,
+    release_unread,
+    wait_until_written,
 )
-from uopc.uop import Literal, Ops, Scalar, UOp, cast_array, scalar_dtype
+from uopc.tensor.given import from_data, python_scalar
+from uopc.uop import Ops, Scalar, UOp
 
 if TYPE_CHECKING:
     from uopc.tensor.tensor import Tensor
@@ -72,7 +69,7 @@ class Base:
         elif isinstance(data, Base):
             raise TypeError("this is a Tensor already; use .detach() for a copy")
         else:
-            node = _from_data(data, dtype)
+            node = from_data(data, dtype)
         self._init(node, False, leaf=True)
         self.requires_grad = requires_grad
 
@@ -125,8 +122,9 @@ class Base:
         its uses.
         """
         held_by = _view_of(self.uop)
-        if held_by.op is not Ops.BUFFER or any(
-            t is not self and _view_of(t.uop) is held_by for t in live_tensors()
+        if held_by.op is not Ops.BUFFER or not (
+            set(_references(self)) == _alone()  # so it mostly is, of new data
+            or all(t is self or _view_of(t.uop) is not held_by for t in live_tensors())
         ):
             self._copy_later()
 
@@ -203,7 +201,7 @@ class Base:
             realize_all([self])
             with lock:
                 node = held(self.uop)  # None if another thread has just assigned it
-                if node is not None:
+                if node is not None and not wait_until_written(node):
                     return buffer_data(node)
 
     def item(self) -> Any:
@@ -233,28 +231,50 @@ class Base:
     def __int__(self) -> int:
         return int(self.item())
 
-    def assign(self, value: Base) -> Self:
-        """Give this tensor a new value, of the same shape and dtype.
+    def assign(self, value: Operand) -> Self:
+        """Give this tensor a new value, of the same shape and dtype, or a number.
 
         Everything built from it before keeps the old value. No gradient flows
-        through an assignment.
+        through an assignment. A value that is the same constant everywhere becomes
+        data at once, so that one plan serves all of them.
         """
-        if value.shape != self.shape or value.dtype is not self.dtype:
-            raise ValueError(
-                f"assign: cannot put {value.dtype}{list(value.shape)} into "
-                f"{self.dtype}{list(self.shape)}; cast or reshape the value"
-            )
+        node = self._assigned_node(value)
         note_change(self)
         with lock:
             now = held(self.uop)
-            self._home = self._home if now is None else now
-            self.uop, self._graph, self._was = value.uop, None, None
+            self._home = home = self._home if now is None else now
+            self.uop, self._graph, self._was = node, None, None
             self._leaf = self._assigned = True
+            # A parameter stays in its slot, by which old losses know it.
+            if home is not None and not self._wants and _replaces(node, home):
+                self._home = None
+                release_unread([] if is_state(self) else [home])
         if self._wants:
             add_pending(self)
-            if _is_plain(value.uop) or not reads_memory(value.uop):
+            if _is_plain(node) or not reads_memory(node):
                 self._copy_later()
         return self
+
+    def _assigned_node(self, value: Operand) -> UOp:
+        """The node of a value to be assigned."""
+        if isinstance(value, Base):
+            node = value.uop
+            if node.shape != self.shape or node.dtype is not self.dtype:
+                raise ValueError(
+                    f"assign: cannot put {node.dtype}{list(node.shape)} into "
+                    f"{self.dtype}{list(self.shape)}; cast or reshape the value"
+                )
+        else:
+            try:
+                number = from_data(python_scalar(value), self.dtype)
+            except (TypeError, OverflowError) as error:
+                raise explained(error, "assign", self) from None
+            node = broadcast_to(number, self.shape)
+        constant = None if capturing() is not None else constant_of(node)
+        if constant is None:
+            return node
+        data = new_buffer(filled(self.numel(), constant), self.dtype)
+        return data.reshape(self.shape)
 
     def apply(self, function: Callable[..., UOp], *others: Base) -> Self:
         """The tensor of ``function(node, *other nodes)``.
@@ -299,7 +319,7 @@ class Base:
             a, b = (broadcast_to(t.uop.cast(dtype), shape) for t in (self, other))
             return a, b, (self, other)
         try:
-            other = _python_scalar(other)
+            other = python_scalar(other)
         except TypeError as error:
             raise explained(error, what, self) from None
         a = self.uop.cast(promote_scalar(self.dtype, other))
@@ -345,46 +365,34 @@ def explained(error: Exception, what: str, *given: Base | UOp) -> Exception:
     return type(error)(f"{what}({got}): {error}")
 
 
-def _python_scalar(value: Any) -> Scalar:
-    if isinstance(value, np.ndarray) and value.ndim:
-        raise TypeError("wrap the NumPy array in a Tensor first")
-    if isinstance(value, (np.generic, np.ndarray)):
-        value = value.item()
-    if isinstance(value, (bool, int, float)):
-        return value
-    raise TypeError(f"expected a Tensor or a number, got {type(value).__name__}")
-
-
-def _from_data(data: Any, dtype: DType | None) -> UOp:
-    """A node for numbers, nested lists or a NumPy array, which is copied."""
-    if isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
-        number = scalar_dtype(data)
-        if dtype is not None and number.is_float and not dtype.is_float:
-            data = cast_array(np.asarray(data), dtype).item()
-        return UOp.const(data, dtype or number)
-    array = np.asarray(data)
-    given = from_numpy(array.dtype)
-    if given is bf16:
-        array = bf16.load(array.view(np.uint16))
-    wanted = dtype or given
-    if not isinstance(data, (np.ndarray, np.generic)):
-        # Lists of Python numbers take the types of bare numbers.
-        if dtype is None:
-            wanted = f32 if given.is_float else i32 if given.is_int else given
-        if given.is_int and wanted.is_int:
-            for end in (array.min(initial=0), array.max(initial=0)):
-                Literal.of(int(end), wanted)  # an integer that does not fit raises
-    flat = empty(array.size, wanted)
-    values = array if given is wanted else cast_array(array, wanted)
-    flat[:] = wanted.store(values.reshape(-1))
-    return new_buffer(flat, wanted).reshape(array.shape)
-
-
 def _view_of(u: UOp) -> UOp:
     """What ``u`` is a mere view of, in the end."""
     while u.op.kind == "movement":
         u = u.src[0]
     return u
+
+
+def _references(t: Base) -> Iterator[int]:
+    """How many references there are to a tensor's node, and to what it is a view of."""
+    u = t.uop
+    yield sys.getrefcount(u)
+    while u.op.kind == "movement":
+        u = u.src[0]
+        yield sys.getrefcount(u)
+
+
+@cache
+def _alone() -> set[int]:
+    """The references to nodes of data that one tensor has, and nothing else.
+
+    They are counted, as what is counted besides differs between versions of Python.
+    """
+    return set(_references(Base(np.zeros((1, 1), np.float32))))
+
+
+def _replaces(node: UOp, home: UOp) -> bool:
+    """Whether a value is in other memory already; not in a call that may be undone."""
+    return capturing() is None and held(node) not in (None, home)
 
 
 def _is_plain(u: UOp) -> bool:

@@ -44,7 +44,7 @@ class Gather(Movement):
         choose is not known before they are computed) and other types.
         """
         given = key if isinstance(key, tuple) else (key,)
-        keys = _full_key(given, self.shape)
+        keys = _full_key(given, self, "index")
         if any(map(_is_data, keys)):
             return self._new(_by_data(self, keys, _side_by_side(given)))
         u, leading = self.uop, True
@@ -57,12 +57,12 @@ class Gather(Movement):
                 u = u.reshape((*u.shape[:axis], 1, *u.shape[axis:]))
                 axis, leading = axis + 1, False
             elif isinstance(k, slice):
-                u = _slice_axis(u, axis, k)
+                u = _slice_axis(u, axis, _places(k, u.shape[axis], self, "index"))
                 axis, leading = axis + 1, False
             elif leading:
-                picked.append(_position(k, u.shape[len(picked)], self.shape))
+                picked.append(_position(k, u.shape[len(picked)], self, "index"))
             else:
-                u = _pick(u, axis, _position(k, u.shape[axis], self.shape))
+                u = _pick(u, axis, _position(k, u.shape[axis], self, "index"))
         return self._new(u.index(*picked) if picked else u)
 
     def take(self, index: Any, axis: int | None = 0) -> Self:
@@ -183,30 +183,53 @@ def _positions(shape: tuple[int, ...]) -> list[UOp]:
     ]
 
 
-def _full_key(key: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
-    """The key with ``...`` written out and missing axes added."""
+def _full_key(
+    key: tuple[Any, ...], t: Base, what: str, given: tuple[Any, ...] | None = None
+) -> list[Any]:
+    """The key with ``...`` written out and missing axes added.
+
+    ``given`` is how the user wrote it, if that is another form.
+    """
     taken = sum(k is not None and k is not Ellipsis for k in key)
-    if taken > len(shape) or sum(k is Ellipsis for k in key) > 1:
-        raise IndexError(f"too many indices {key} for shape {shape}")
-    rest = [slice(None)] * (len(shape) - taken)
+    if taken > t.ndim or sum(k is Ellipsis for k in key) > 1:
+        shown = ", ".join(map(_shown, key if given is None else given))
+        why = f"too many indices in [{shown}]: {taken} for {t.ndim} axes"
+        if taken <= t.ndim:
+            why = f"more than one ... in [{shown}]"
+        raise explained(IndexError(why), what, t)
+    rest = [slice(None)] * (t.ndim - taken)
     result: list[Any] = []
     for k in key:
         result += rest if k is Ellipsis else [k]
     return result if any(k is Ellipsis for k in key) else result + rest
 
 
-def _position(k: Any, n: int, shape: tuple[int, ...]) -> int:
+def _shown(k: Any) -> str:
+    """A part of a key as it is written; of data, type and shape."""
+    if k is Ellipsis:
+        return "..."
+    if isinstance(k, slice):
+        parts = (k.start, k.stop) if k.step is None else (k.start, k.stop, k.step)
+        return ":".join("" if part is None else str(part) for part in parts)
+    if isinstance(k, (Base, np.ndarray)):
+        return f"{k.dtype}{list(k.shape)}"
+    return repr(k)
+
+
+def _position(k: Any, n: int, t: Base, what: str) -> int:
     try:
         if isinstance(k, bool):
             raise TypeError  # to NumPy a mask, not a position
         i = operator.index(k)
     except TypeError:
-        raise TypeError(
+        why = (
             f"index of type {type(k).__name__} is not supported; use integers, "
             "slices, None, ... or tensors of integers"
-        ) from None
+        )
+        raise explained(TypeError(why), what, t) from None
     if not -n <= i < n:
-        raise IndexError(f"index {i} is out of range for shape {shape}")
+        why = f"index {i} is out of range for an axis of length {n}"
+        raise explained(IndexError(why), what, t)
     return i % n
 
 
@@ -229,7 +252,8 @@ def _data(k: Any, what: str, t: Base) -> UOp:
             TypeError(
                 "a bool mask chooses as many elements as are true, which a graph "
                 "cannot know; use mask.where(x, 0), or positions from "
-                "mask.numpy().nonzero()"
+                "mask.numpy().nonzero(); in place of t[mask] += 1 it is "
+                "t[...] = mask.where(t + 1, t)"
             ), what, t, u,
         )  # fmt: skip
     if not u.dtype.is_int:
@@ -242,7 +266,7 @@ def _chosen(k: Any, n: int, t: Base, what: str) -> UOp:
     """Positions on an axis of length ``n``, known or not, counted from the front."""
     if _is_data(k):
         return composite.from_end(_data(k, what, t), n)
-    return UOp.const(_position(k, n, t.shape), i32)
+    return UOp.const(_position(k, n, t, what), i32)
 
 
 def _side_by_side(key: Sequence[Any]) -> bool:
@@ -263,7 +287,7 @@ def _by_data(t: Base, keys: Sequence[Any], in_place: bool) -> UOp:
         if k is None:
             u = u.reshape((*u.shape[:axis], 1, *u.shape[axis:]))
         elif isinstance(k, slice):
-            u = _slice_axis(u, axis, k)
+            u = _slice_axis(u, axis, _places(k, u.shape[axis], t, "index"))
         else:
             chosen[axis] = _chosen(k, u.shape[axis], t, "index")
     try:
@@ -286,9 +310,16 @@ def _pick(u: UOp, axis: int, i: int) -> UOp:
     return _window(u, axis, i, i + 1).reshape(u.shape[:axis] + u.shape[axis + 1 :])
 
 
-def _slice_axis(u: UOp, axis: int, k: slice) -> UOp:
-    begin, end, step = k.indices(u.shape[axis])
-    picks = range(begin, end, step)
+def _places(k: slice, n: int, t: Base, what: str) -> range:
+    """The places that a slice names on an axis of length ``n``."""
+    try:
+        return range(*k.indices(n))
+    except (TypeError, ValueError) as error:
+        raise explained(error, what, t) from None
+
+
+def _slice_axis(u: UOp, axis: int, picks: range) -> UOp:
+    step = picks.step
     if not picks:
         return _window(u, axis, 0, 0)
     low, high = min(picks[0], picks[-1]), max(picks[0], picks[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 
 # Names that users of torch and NumPy try first, and what does the same here.
 INSTEAD = {
@@ -69,6 +70,25 @@ INSTEAD = {
     "view": "reshape(...)",
     "zero_": "t[...] = 0",
 }
+
+# Keywords of torch and NumPy, and what they are called here.
+KEYWORDS = {
+    "axes": "axis",
+    "ddof": "correction",
+    "dim": "axis",
+    "dims": "axis",
+    "keep_dims": "keepdim",
+    "keepdims": "keepdim",
+    "ord": "p",
+}
+
+
+def no_keyword(method: str, name: str, known: Sequence[str]) -> str:
+    """The message about a keyword that a method does not have."""
+    near = [KEYWORDS[name]] if name in KEYWORDS else []
+    near += difflib.get_close_matches(name, known, n=1)
+    use = next((f"use {n!r}; " for n in near if n in known), "")
+    return f"{method}: there is no keyword {name!r}; {use}it takes {', '.join(known)}"
 
 
 def hint(name: str, known: list[str]) -> str:

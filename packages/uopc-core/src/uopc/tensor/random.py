@@ -25,7 +25,7 @@ class Generator:
         self.key = Base(np.asarray(seed % 2**64, np.uint64))
         self.counter = Base(np.asarray(0, np.uint64))
         # Pending draws are settled with whatever is realized next.
-        state.append(self.counter)
+        state.extend((self.key, self.counter))
 
     def seed(self, seed: int) -> None:
         """Start the stream over from ``seed``, an integer."""

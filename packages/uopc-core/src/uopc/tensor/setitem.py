@@ -12,15 +12,17 @@ from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to
 from uopc.dtype import boolean
 from uopc.runtime.values import lock
-from uopc.tensor.base import Base, Operand, _from_data, _python_scalar, explained
+from uopc.tensor.base import Base, Operand, explained
 from uopc.tensor.gather import (
     Gather,
     _chosen,
     _full_key,
     _is_data,
+    _places,
     _position,
     _side_by_side,
 )
+from uopc.tensor.given import from_data, python_scalar
 from uopc.uop import UOp
 
 WHAT = "setitem"
@@ -47,19 +49,19 @@ class _Selection:
     """
 
     def __init__(self, t: Base, key: Sequence[Any]) -> None:
-        given = tuple(axis for k in key for axis in _unfolded(k))
+        given = tuple(axis for k in key for axis in _unfolded(k, t))
         self.picks: dict[int, range] = {}
         self.chosen: dict[int, UOp] = {}
         self.masked: list[int] = []
         self.mask: UOp | None = None
         self.kept: list[int | None] = []
         axis, first = 0, None
-        for k in _full_key(given, t.shape):
+        for k in _full_key(given, t, WHAT, tuple(key)):
             if k is None:
                 self.kept.append(None)
                 continue
             if isinstance(k, slice):
-                self.picks[axis] = range(*k.indices(t.shape[axis]))
+                self.picks[axis] = _places(k, t.shape[axis], t, WHAT)
                 self.kept.append(axis)
             else:
                 first = len(self.kept) if first is None else first
@@ -91,7 +93,7 @@ class _Selection:
             if self.mask is not None:
                 self._one_mask(t, self.mask)
         else:
-            i = _position(k, t.shape[axis], t.shape)
+            i = _position(k, t.shape[axis], t, WHAT)
             self.picks[axis] = range(i, i + 1)
 
     def _one_mask(self, t: Base, mask: UOp) -> None:
@@ -136,15 +138,16 @@ class SetItem(Gather):
         which gradients start, is not changed in place: RuntimeError.
         """
         v, parents = self._given(value)
+        if self._leaf and self._wants:
+            why = (
+                "a parameter is not changed in place; change a copy and assign it: "
+                "c = w.detach(); c[...] = value; w.assign(c)"
+            )
+            raise explained(RuntimeError(why), WHAT, self, v)
+        picked = _Selection(self, key if isinstance(key, tuple) else (key,))
         try:
-            if self._leaf and self._wants:
-                raise RuntimeError(
-                    "a parameter is not changed in place; change a copy and assign it: "
-                    "c = w.detach(); c[...] = value; w.assign(c)"
-                )
-            picked = _Selection(self, key if isinstance(key, tuple) else (key,))
             v = _fitted(v, picked)
-        except (RuntimeError, ValueError) as error:
+        except ValueError as error:
             raise explained(error, WHAT, self, v) from None
         if 0 in picked.shape or 0 in self.shape:
             return
@@ -156,10 +159,10 @@ class SetItem(Gather):
         if isinstance(value, Base):
             return value.uop.cast(self.dtype), (value,)
         try:
-            number = _python_scalar(value)
+            number = python_scalar(value)
             if self.dtype is boolean:
                 number = bool(number)
-            return _from_data(number, self.dtype), ()
+            return from_data(number, self.dtype), ()
         except (TypeError, ValueError, OverflowError) as error:
             raise explained(error, WHAT, self) from None
 
@@ -174,7 +177,7 @@ class SetItem(Gather):
         self._assigned = False
 
 
-def _unfolded(k: Any) -> list[Any]:
+def _unfolded(k: Any, t: Base) -> list[Any]:
     """The axes of a mask, or else the key."""
     if not _is_data(k) or (not isinstance(k, Base) and np.size(k) == 0):
         return [k]
@@ -182,7 +185,8 @@ def _unfolded(k: Any) -> list[Any]:
     if array.dtype is not boolean:
         return [array]
     if not array.ndim:
-        raise TypeError("a mask of shape () has no axis; use mask.where(value, t)")
+        why = "a mask of shape () has no axis; use mask.where(value, t)"
+        raise explained(TypeError(why), WHAT, t)
     return [_MaskAxis(array.uop, axis) for axis in range(array.ndim)]
 
 

@@ -11,6 +11,7 @@ from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.runtime.capture import note_change
 from uopc.runtime.values import cut, held, live_tensors, realize_all
 from uopc.tensor.base import Base
+from uopc.tensor.keywords import explain_keywords
 from uopc.tensor.movement import _shape_of
 from uopc.tensor.order import Order
 from uopc.tensor.random import default as generator
@@ -30,6 +31,7 @@ _REFLECTED = {
 }  # fmt: skip
 
 
+@explain_keywords
 class Tensor(Order):
     """A lazy array of numbers.
 

@@ -7,6 +7,7 @@ from uopc.uop.arguments import (
     RangeArg,
     ReduceArg,
 )
+from uopc.uop.callers import calling_frame, warn_caller
 from uopc.uop.casting import cast_array
 from uopc.uop.collector import collector_paused
 from uopc.uop.forking import fork_safe, lazy
@@ -32,6 +33,7 @@ __all__ = [
     "ReduceArg",
     "Scalar",
     "UOp",
+    "calling_frame",
     "cast_array",
     "collector_paused",
     "elementwise",
@@ -41,4 +43,5 @@ __all__ = [
     "scalar_dtype",
     "substitute",
     "toposort",
+    "warn_caller",
 ]

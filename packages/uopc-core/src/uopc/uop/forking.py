@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,6 +18,13 @@ L = TypeVar("L", bound=_Lock)
 T = TypeVar("T")
 
 
+# In the order in which they were made so.
+_locks: list[_Lock] = []
+# What the fork that is under way has taken; there is one at a time.
+_taken: list[_Lock] = []
+_forking = threading.Lock()
+
+
 def fork_safe(lock: L) -> L:
     """The lock, never held by another thread at a fork: a child would wait for ever.
 
@@ -24,13 +32,36 @@ def fork_safe(lock: L) -> L:
     Whoever takes one while holding another must have made the first one so earlier,
     which is the order of the layers.
     """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire,
-            after_in_parent=lock.release,
-            after_in_child=lock.release,
-        )
+    _locks.append(lock)
     return lock
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    while True:
+        known = list(_locks)
+        for lock in reversed(known):
+            lock.acquire()
+            _taken.append(lock)
+        if len(known) == len(_locks):
+            return
+        _release()  # a thread has made others since, and may hold them
+
+
+def _after_fork() -> None:
+    _release()
+    _forking.release()
+
+
+def _release() -> None:
+    while _taken:
+        _taken.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 
 class lazy(Generic[T]):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from uopc.dtype import DType
 from uopc.runtime.buffers import buffer_data, empty
 from uopc.runtime.capture import Capture
 from uopc.runtime.jitting.cells import Argument, Cell, Fixed, Made, State, spec_of
@@ -33,6 +35,9 @@ from uopc.runtime.values import Holder, held
 from uopc.uop import UOp
 
 Array = np.ndarray[Any, Any]
+
+# Results that are what they are, and hold nothing that a call has made.
+_PLAIN = (int, float, complex, str, bytes, type(None), type, Enum, DType, np.generic)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,16 @@ def recipe_of(
             f"it changes what Python sees, and a replay would not: {change}; keep "
             "numbers that change in 0-d Tensors, and return what is made"
         )
+    other = before.changed_by_others()
+    if other is not None:
+        capture.refuse(
+            f"a tensor {other.uop.dtype}{list(other.shape)} that it can see was given "
+            "another value meanwhile, by another thread or in place"
+        )
+    if not given.surroundings.whole:
+        capture.refuse(
+            "it can see too many containers to watch them; have it see what it needs"
+        )
     for step in capture.steps:
         used = before.used(step.roots)
         if used is not None:
@@ -95,11 +110,13 @@ class _Arrays:
         self._sources: dict[int, Source] = {}  # by tensor
         # Tensors among the arguments that must be the same again: the call changes
         # them, or the function can see them by another way.
-        known = {id(b.t) for b in (*self._changed, *self._regraded)}
-        known |= set(given.surroundings.leaves)
-        self._known = known
+        own = {id(b.t) for b in (*self._changed, *self._regraded)}
+        self._own = own | set(given.surroundings.leaves)
+        self._rank = {i: n for n, i in enumerate((*given.surroundings.leaves, *own))}
         tensors = [x for x in given.leaves if is_tensor(x)]
-        self._free = {id(x) for x in tensors if id(x) not in known}
+        self._free = {
+            id(x) for x in tensors if id(x) not in self._own and x.grad is None
+        }
         # Who has which array when the call begins.
         self._arguments = {id(before.all[i].array) for i in self._free}
         self._holders: dict[int, list[Before]] = {}
@@ -149,20 +166,31 @@ class _Arrays:
 
     def _new_state(self, key: int) -> State:
         """The cell of what tensors had that are no arguments."""
-        # A gradient is found through its tensor, for another may be there next time.
-        holders = sorted(self._holders[key], key=lambda b: id(b.t) in self._owners)
-        first, *others = holders
+        first = self._holder(key)
+        others = [b for b in self._holders[key] if b is not first]
         owner = self._owners.get(id(first.t))
         state = State(
             first.t if owner is None else owner,
+            first.spec,
             owner is not None,
-            [b.t for b in others],
+            [b.t for b in others if id(b.t) in self._own],
         )
         state.is_written = key in self._places.written
         if state.is_written and others:
             self._capture.refuse("it overwrites memory that tensors share")
         self._states.append(state)
         return state
+
+    def _holder(self, key: int) -> Before:
+        """The tensor that stands for an array: one that the function can see, if any.
+
+        A gradient is found through its tensor, for another may be there next time.
+        """
+        last = len(self._rank)
+        return min(
+            self._holders[key],
+            key=lambda b: (id(b.t) in self._owners, self._rank.get(id(b.t), last)),
+        )
 
     def _source(self, t: Holder) -> Source:
         """Where the value of a tensor comes from."""
@@ -196,17 +224,66 @@ class _Arrays:
         ]
         expected = self._expected()
         made = [c for c in self._cells.values() if isinstance(c, Made)]
-        graded = {id(b.t): b for b in self._regraded}
-        for state in self._states:
-            if state.of_grad and (t := state.ref()) is not None:
-                graded[id(t)] = self._before.all[id(t)]
-        had_grad = [(weakref.ref(b.t), b.grad is not None) for b in graded.values()]
+        seen = {**given.surroundings.leaves, **{id(b.t): b.t for b in self._regraded}}
+        was = [self._before.all[i] for i in seen]
+        tensors = {id(x) for x in given.leaves if self._is_tensor(x)}
         return Recipe(
-            (tuple(self._places.plans), tuple(self._places.checksums)),
-            given.structure, expected, given.surroundings,
-            self._states, had_grad, made, calls, effects, results,
-            given.result_structure,
-        )  # fmt: skip
+            fingerprint=self._fingerprint(),
+            structure=given.structure,
+            expected=expected,
+            surroundings=given.surroundings,
+            states=self._states,
+            distinct=len(tensors),
+            own=frozenset(self._own - (tensors - self._free)),
+            seen=list(seen.values()),
+            wanted=[b.spec[2] for b in was],
+            bare=[b.grad is None for b in was],
+            made=made,
+            calls=calls,
+            effects=effects,
+            results=results,
+            result_structure=given.result_structure,
+        )
+
+    def _fingerprint(self) -> tuple[Any, ...]:
+        """What two calls that compute the same have in common."""
+        at = {id(x): i for i, x in enumerate(self._given.leaves)}
+        arguments = {
+            id(self._before.all[i].array): ("argument", at[i]) for i in self._free
+        }
+
+        def origin(array: Array | None) -> tuple[Any, ...]:
+            key = id(array)
+            if key in arguments:
+                return arguments[key]
+            if key in self._holders:
+                first = self._holder(key)
+                owner = self._owners.get(id(first.t))
+                return ("state", id(first.t if owner is None else owner))
+            return ("made",)
+
+        made, reads = self._places.last_writers(), self._places.reads
+
+        def result(x: Any) -> Any:
+            if id(x) in at:
+                return ("argument", at[id(x)])
+            if not self._is_tensor(x):
+                return x if isinstance(x, (int, float, str, bytes)) else type(x)
+            return id(x) if x in self._before else made.get(id(_array(x)))
+
+        results = [result(x) for x in self._given.results]
+        effects = [
+            (id(b.t), made.get(id(_array(b.t))) or origin(_array(b.t)))
+            for b in self._changed
+        ]
+        return (
+            tuple(self._places.plans),
+            tuple(self._places.checksums),
+            tuple(origin(a) for a in reads),
+            tuple(sorted(effects)),
+            tuple(sorted(id(b.t) for b in self._regraded)),
+            tuple(results),
+        )
 
     def _effects(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -227,12 +304,18 @@ class _Arrays:
         return effects
 
     def _result(self, x: Any) -> Any:
-        if not self._is_tensor(x):
-            return Constant(x)
-        if x in self._before:
-            at = [i for i, leaf in enumerate(self._given.leaves) if leaf is x]
-            return at[0] if at else Constant(x)
-        return self._source(x)
+        at = [i for i, leaf in enumerate(self._given.leaves) if leaf is x]
+        if at:
+            return at[0]
+        if self._is_tensor(x) and x not in self._before:
+            return self._source(x)
+        if not self._is_tensor(x) and not isinstance(x, _PLAIN):
+            self._capture.refuse(
+                f"it returns a {type(x).__name__}, which may hold what the call has "
+                "made; return tensors in tuples, lists, dicts, named tuples or "
+                "dataclasses"
+            )
+        return Constant(x)
 
     def _calls(self) -> list[Call | Moved]:
         calls: list[Call | Moved] = []
@@ -256,21 +339,34 @@ class _Arrays:
             zip(self._given.leaves, self._given.names, strict=True)
         ):
             if not self._is_tensor(x):
-                found.append(Expected(name, x))
+                found.append(Expected(name, *_weakly(x)))
                 continue
-            spec = spec_of(x)
+            spec, is_bare = spec_of(x), self._before.all[id(x)].grad is None
             if id(x) not in self._free:
                 only = weakref.ref(x)
-                found.append(Expected(name, None, type(x), spec, only=only))
+                e = Expected(
+                    name, None, None, type(x), spec, only=only, is_bare=is_bare
+                )
+                found.append(e)
                 continue
             key = id(self._before.all[id(x)].array)
             cell = self._cells.get(key)
             shares: State | int | None = cell if isinstance(cell, State) else None
             if shares is None and first.setdefault(key, i) != i:
                 shares = first[key]
-            reads = cell if isinstance(cell, Argument) else None
-            found.append(Expected(name, None, type(x), spec, reads, shares))
+            reads = cell if isinstance(cell, Argument) and shares is None else None
+            found.append(
+                Expected(name, kind=type(x), spec=spec, cell=reads, shares=shares)
+            )
         return found
+
+
+def _weakly(x: Any) -> tuple[Any, Any]:
+    """An object as a value, or as a weak reference so that it is not kept alive."""
+    try:
+        return (x, None) if isinstance(x, _PLAIN) else (None, weakref.ref(x))
+    except TypeError:
+        return x, None
 
 
 def _array(t: Holder) -> Array | None:

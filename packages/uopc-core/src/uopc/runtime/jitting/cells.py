@@ -23,7 +23,7 @@ from uopc.dtype import DType, f32
 from uopc.runtime.backends import Program
 from uopc.runtime.buffers import buffer_data, empty, new_buffer, next_version
 from uopc.runtime.counters import count
-from uopc.runtime.values import Holder, cut, held, lock, realize_all, release_unread
+from uopc.runtime.values import Holder, cut, held, lock, realize_all
 from uopc.uop import Ops, UOp
 
 Array = np.ndarray[Any, Any]
@@ -95,18 +95,21 @@ class Argument(Cell):
             return True
         if self._former() is not view:
             return False
-        self._last, self._former = self._former, self._last
+        # An interrupt may come anywhere: what is noted must be true by then.
+        former, self._last = self._last, _gone
+        self.put(self._former_address)
         self._address, self._former_address = self._former_address, self._address
-        self.put(self._address)
+        self._former, self._last = former, self._former
         return True
 
     def bind(self, program: Program | None) -> None:
         """Find the memory of an argument that is not known."""
         assert self.view is not None
         address = address_of(program, self.memory())
-        self._former, self._former_address = self._last, self._address
-        self._last, self._address = weakref.ref(self.view), address
+        former, self._last, self._former = self._last, _gone, _gone
         self.put(address)
+        self._former_address, self._address = self._address, address
+        self._former, self._last = former, weakref.ref(self.view)
 
 
 def _gone() -> Any:
@@ -119,6 +122,7 @@ class State(Cell):
 
     Args:
         t: the tensor.
+        spec: what it must be, as `spec_of` gives it.
         of_grad: mean the gradient that it has at the time instead.
         twins: tensors that share the memory, and must do so at every call.
     """
@@ -128,13 +132,17 @@ class State(Cell):
     )  # fmt: skip
 
     def __init__(
-        self, t: Holder, of_grad: bool = False, twins: Sequence[Holder] = ()
+        self,
+        t: Holder,
+        spec: tuple[Any, ...],
+        of_grad: bool = False,
+        twins: Sequence[Holder] = (),
     ) -> None:
         super().__init__()
         self.ref, self.of_grad = weakref.ref(t), of_grad
         self.twins = [weakref.ref(x) for x in twins]
         self.is_written = False
-        self.spec = spec_of(t.grad if of_grad else t)
+        self.spec = spec
         # Weak, since it is by their counts of references that others are noticed.
         self.view: Callable[[], UOp | None] = _gone
         self._node: Callable[[], UOp | None] = _gone
@@ -161,32 +169,42 @@ class State(Cell):
         """What others may refer to: the view, its buffer and the memory."""
         return self.view, self._node, self._array
 
-    def bind(self, t: Holder, program: Program | None) -> None:
-        """Find the memory; if it will be written, have it for this tensor alone."""
+    def bind(self, t: Holder, program: Program | None, left: list[UOp]) -> None:
+        """Find the memory; if it will be written, have it for this tensor alone.
+
+        A buffer that the tensor leaves for that is added to ``left``.
+        """
         if held(t.uop) is None:
             realize_all([t])
         if self.is_written:
-            self._find(t)
+            self._note(t, self._memory_of(t))
             own = t.uop.op is Ops.RESHAPE and t.uop.src[0].op is Ops.BUFFER
             if not own or counts(self.ends) != counts_alone():
-                _move(t)
+                left.append(_move(t))
             t._graph = t._was = t._home = None
             t._leaf = t._assigned = True
-        self.put(address_of(program, self._find(t)))
+        self.view = _gone  # until the programs know
+        array = self._memory_of(t)
+        self.put(address_of(program, array))
+        self._note(t, array)
 
     def follow(self, view: UOp, entry: Entry) -> None:
         """Go on with the result that is the tensor's new value."""
-        self.view, self._node = weakref.ref(view), weakref.ref(entry.node)
-        self._array = weakref.ref(entry.array)
+        self.view = _gone
         self.put(entry.address)
+        self._node, self._array = weakref.ref(entry.node), weakref.ref(entry.array)
+        self.view = weakref.ref(view)
 
-    def _find(self, t: Holder) -> Array:
+    def _memory_of(self, t: Holder) -> Array:
         node = held(t.uop)
         assert node is not None
-        array = buffer_data(node)
-        self.view, self._node = weakref.ref(t.uop), weakref.ref(node)
-        self._array = weakref.ref(array)
-        return array
+        return buffer_data(node)
+
+    def _note(self, t: Holder, array: Array) -> None:
+        node = held(t.uop)
+        assert node is not None
+        self._node, self._array = weakref.ref(node), weakref.ref(array)
+        self.view = weakref.ref(t.uop)
 
 
 def spec_of(t: Holder) -> tuple[Any, ...]:
@@ -194,8 +212,21 @@ def spec_of(t: Holder) -> tuple[Any, ...]:
     return t.uop.shape, t.uop.dtype, t.requires_grad
 
 
-def _move(t: Holder) -> None:
-    """Move a tensor into memory of its own; who reads the old one goes on doing so."""
+def other_spec(t: Holder, spec: tuple[Any, ...]) -> str:
+    """In words how a tensor differs from what a program was made for."""
+    return f"has {_words(spec_of(t))} and had {_words(spec)}"
+
+
+def _words(spec: tuple[Any, ...]) -> str:
+    shape, dtype, wants = spec
+    return f"{dtype}{list(shape)}" + (", requires_grad" if wants else "")
+
+
+def _move(t: Holder) -> UOp:
+    """Move a tensor into memory of its own; who reads the old one goes on doing so.
+
+    Returns the buffer that it leaves.
+    """
     node = held(t.uop)
     assert node is not None
     old = buffer_data(node)
@@ -204,7 +235,7 @@ def _move(t: Holder) -> None:
     count(bytes_allocated=array.nbytes)
     with lock:
         t.uop = next_version(node, array).reshape(t.shape)
-        release_unread([node])
+    return node
 
 
 def counts(refs: Iterable[Callable[[], Any]]) -> list[int]:
@@ -317,10 +348,20 @@ class Made(Cell):
             entry = Entry(self, program).settle()
             count(bytes_allocated=entry.array.nbytes)
             self.spare = [*self.spare[1 - SPARE :], entry]
+        self._use(entry)
+
+    def turn(self) -> None:
+        """Take the memory that was not used for longest, which is known to be free."""
+        self._use(self.spare[0])
+
+    def _use(self, entry: Entry) -> None:
         if entry is not self.entry:
-            self.spare.sort(key=lambda e: e is entry)
-            self.entry = entry
+            self.entry = None
+            if self.spare[-1] is not entry:
+                self.spare.remove(entry)
+                self.spare.append(entry)
             self.put(entry.address)
+            self.entry = entry
 
 
 def tensor_of(kind: type, view: UOp) -> Any:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
-from collections.abc import Callable
-from functools import update_wrapper
+from collections.abc import Callable, Sequence
+from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from uopc.runtime.capture import capturing
-from uopc.runtime.jitting.replay import Replay
+from uopc.runtime.jitting.replay import AGAIN, Replay
 from uopc.runtime.jitting.trace import (
     has_placeholders,
     is_tensor,
@@ -22,6 +21,7 @@ from uopc.runtime.jitting.trace import (
 from uopc.runtime.origins import recording
 from uopc.runtime.tree import flatten
 from uopc.runtime.values import held, realize_all
+from uopc.uop import warn_caller
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,10 +62,13 @@ class Jitted(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         if not callable(function):
             raise TypeError(f"jit takes a function, not {function!r}")
-        code = getattr(function, "__code__", None)
+        inner: Any = function
+        while isinstance(inner, partial):
+            inner = inner.func
+        code = getattr(inner, "__code__", None)
         if code is not None and code.co_flags & _LATER:
             raise TypeError(
-                f"jit: {function.__qualname__} is a generator or a coroutine, which "
+                f"jit: {inner.__qualname__} is a generator or a coroutine, which "
                 "runs after its call; jit what it calls"
             )
         update_wrapper(self, function)
@@ -85,6 +88,10 @@ class Jitted(Generic[P, R]):
         why = f", {self.reason}" if self.reason else ""
         return f"<jit of {name}: {self.traces} traces{why}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold the function; they have no traces yet."""
+        return Jitted, (self._function,)
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
@@ -92,19 +99,28 @@ class Jitted(Generic[P, R]):
         """Call the function, or repeat what a call has done."""
         if capturing() is not None:
             return self._function(*args, **kwargs)
-        with self._lock:
-            for i, replay in enumerate(self._replays):
-                leaves = replay.leaves(args, kwargs)
-                if isinstance(leaves, str):
-                    self.reason = self.reason if i else leaves
-                    continue
+        while True:
+            with self._lock:
+                replay, leaves = self._fitting(args, kwargs)
+                if replay is None or not replay.is_confirmed:
+                    break
+                self._unused = 0
+                result = replay.run(leaves)
+            if result is not AGAIN:
+                return result  # type: ignore[no-any-return]
+        return self._called_anew(args, kwargs, replay)
+
+    def _fitting(self, args: Any, kwargs: Any) -> tuple[Replay | None, Sequence[Any]]:
+        """The replay that holds for a call, and the leaves of its arguments."""
+        for i, replay in enumerate(self._replays):
+            leaves = replay.leaves(args, kwargs)
+            if not isinstance(leaves, str):
                 if i:
                     self._replays.insert(0, self._replays.pop(i))
-                if not replay.is_confirmed:
-                    return self._called_anew(args, kwargs, replay)
-                self._unused = 0
-                return replay.run(leaves)  # type: ignore[no-any-return]
-        return self._called_anew(args, kwargs)
+                return replay, leaves
+            if not i:
+                self.reason = leaves
+        return None, ()
 
     def _called_anew(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], like: Replay | None = None
@@ -119,6 +135,7 @@ class Jitted(Generic[P, R]):
         if self._failures >= MOST_FAILURES or recording():
             return values_of(self._function, args, kwargs)  # type: ignore[no-any-return]
         with self._lock:
+            self._replays = [r for r in self._replays if not r.is_over()]
             result, found = trace(self._function, args, kwargs)
             if found is not None:
                 self._judge(found, like)
@@ -154,21 +171,15 @@ class Jitted(Generic[P, R]):
         self.reason = why
         self._failures += 1
         if self._failures == MOST_FAILURES:
-            warnings.warn(
-                f"jit: {self._name} runs without replays, at full cost: {why}",
-                RuntimeWarning,
-                stacklevel=5,
-            )
+            warn_caller(f"jit: {self._name} runs without replays, at full cost: {why}")
 
     def _count_unused(self) -> None:
         self._unused += 1
         if self._unused == PATIENCE:
-            warnings.warn(
+            warn_caller(
                 f"jit: {self._name} has been traced {PATIENCE} times in a row, and no "
                 f"trace was used again: {self.reason}; what changes from call to call "
-                "must be in Tensors",
-                RuntimeWarning,
-                stacklevel=5,
+                "must be in Tensors"
             )
 
     @property

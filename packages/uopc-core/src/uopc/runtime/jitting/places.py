@@ -65,6 +65,7 @@ class Places:
         self.computed: dict[int, DType] = {}
         self.written: set[int] = set()
         self.copies: list[Copy] = []
+        self.reads: list[Array] = []  # what runs read, before copies
         self._last_read: dict[int, int] = {}  # by array: the last run that read it
         self._constants: set[int] = set()
         self._same: dict[int, int] = {}
@@ -78,9 +79,15 @@ class Places:
         data: dict[UOp | None, Array] = {
             held(b.uop): b.array for b in before.all.values() if b.array is not None
         }
+        # Slots are counted up, so that these are new.
+        first = before.first_slot
         for i, step in enumerate(self._capture.steps):
             for node, array in zip(step.run.inputs, step.run.arrays, strict=False):
+                is_new = node not in data and node.arg.slot > first
+                if is_new and node not in self._capture.data:
+                    self._capture.refuse("it computes something in another thread")
                 own = data.setdefault(node, array)
+                self.reads.append(own)
                 if own is array:
                     self._last_read[id(array)] = i
                 else:
@@ -106,6 +113,16 @@ class Places:
         if at is b.array and len(self._holders.get(id(at), ())) == 1:
             self._same |= {id(c.new): id(at) for c in chain}
             self.copies = [c for c in self.copies if c not in chain]
+
+    def last_writers(self) -> dict[int, tuple[int, int]]:
+        """Which result of which run each array was last."""
+        found: dict[int, tuple[int, int]] = {}
+        for i, step in enumerate(self._capture.steps):
+            written = {id(a) for a in step.run.arrays[len(step.run.inputs) :]}
+            for j, array in enumerate(step.run.results):
+                if id(array) in written:
+                    found[id(array)] = (i, j)
+        return found
 
     def note_runs(self) -> None:
         """Find what was computed and what was written over; after all `join`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from uopc.runtime.backends import Program
+from uopc.runtime.buffers import buffer_data, empty, new_buffer
 from uopc.runtime.jitting.cells import (
     Argument,
     Cell,
@@ -19,7 +20,7 @@ from uopc.runtime.jitting.cells import (
 from uopc.runtime.jitting.surroundings import Surroundings
 from uopc.runtime.run import Run, call_program
 from uopc.runtime.tree import Structure
-from uopc.runtime.values import Holder, cut
+from uopc.runtime.values import Holder, cut, held
 from uopc.uop import UOp
 
 
@@ -80,20 +81,24 @@ class Expected:
     Attributes:
         name: what to call it.
         value: what is no tensor, to be the same again.
+        ref: a weak reference to that, if it can have one.
         kind: the class of the tensor; None for what is none.
         spec: shape, dtype, and whether it requires a gradient.
         cell: where programs read it; None if they do not.
         shares: the state or the earlier argument whose memory it has as well.
         only: the tensor that it must be, since the call changes it.
+        is_bare: whether it has no gradient.
     """
 
     name: str
     value: Any = None
+    ref: Callable[[], Any] | None = None
     kind: Any = None
     spec: tuple[Any, ...] = ()
     cell: Argument | None = None
     shares: State | int | None = None
     only: Callable[[], Any] | None = None
+    is_bare: bool = True
 
 
 @dataclass(frozen=True)
@@ -126,10 +131,23 @@ class Source:
         if isinstance(self.cell, Made):
             return self.cell.now.tensors[self.part]
         assert self.kind is not None
-        view = self.view()
-        if self.is_cut:
-            cut.add(view.src[0])
-        return tensor_of(self.kind, view)
+        return shown(self.kind, self.view(), self.is_cut)
+
+
+def shown(kind: type, view: UOp, is_cut: bool) -> Any:
+    """A tensor of a value that others have as well.
+
+    If a gradient would have gone through, it has a buffer of its own, to say so.
+    """
+    if is_cut:
+        node = held(view)
+        assert node is not None
+        array = empty(node.arg.size, node.dtype)
+        array[:] = buffer_data(node)
+        node = new_buffer(array, node.dtype)
+        cut.add(node)
+        view = node.reshape(view.shape)
+    return tensor_of(kind, view)
 
 
 @dataclass(frozen=True)
@@ -147,8 +165,14 @@ class Recipe:
     """All that a call does, as `trace` has found it.
 
     Attributes:
-        fingerprint: equal for calls that compute the same: the plans, and checksums of
-            the tensors that the function makes of NumPy's data.
+        fingerprint: equal for calls that compute the same: the plans, where they read,
+            checksums of the tensors that the function makes of NumPy's data, and where
+            effects and results come from.
+        distinct: how many different tensors there are among the arguments.
+        own: the tensors that it sees or changes apart from its arguments, by identity.
+        seen: the tensors that it can see, ...
+        wanted: whether they require a gradient, and ...
+        bare: whether they have none.
     """
 
     fingerprint: tuple[Any, ...]
@@ -156,8 +180,11 @@ class Recipe:
     expected: list[Expected]
     surroundings: Surroundings
     states: list[State]
-    # Whether tensors had a gradient when the call began.
-    had_grad: Sequence[tuple[Callable[[], Holder | None], bool]]
+    distinct: int
+    own: frozenset[int]
+    seen: list[Holder]
+    wanted: list[bool]
+    bare: list[bool]
     made: list[Made]
     calls: list[Call | Moved]
     effects: list[Effect]

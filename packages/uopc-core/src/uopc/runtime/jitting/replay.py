@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter, is_
 from typing import Any
@@ -11,24 +13,42 @@ from uopc.config import get, overrides
 from uopc.runtime.counters import count
 from uopc.runtime.jitting.cells import (
     Argument,
+    Entry,
     Made,
     State,
     are_free,
     counts,
     counts_alone,
+    other_spec,
     spec_of,
 )
-from uopc.runtime.jitting.recipe import Call, Constant, Recipe, Source
+from uopc.runtime.jitting.recipe import Call, Constant, Expected, Recipe, Source
 from uopc.runtime.jitting.surroundings import difference, same
 from uopc.runtime.profiling import profiled
-from uopc.runtime.values import Holder, held
+from uopc.runtime.values import (
+    Holder,
+    Running,
+    ended,
+    held,
+    lock,
+    release_unread,
+    running,
+)
 from uopc.uop import UOp
 
-_uop, _wants = attrgetter("uop"), attrgetter("requires_grad")
+_uop, _wants, _grad = map(attrgetter, ("uop", "requires_grad", "grad"))
+_nones = itertools.repeat(None)
+
+
+AGAIN = object()
 
 
 class Replay:
-    """A captured call, to be repeated with other values."""
+    """A captured call, to be repeated with other values.
+
+    Of the states, those are *calm* whose tensors are mostly what the last call left;
+    they are asked all at once.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         self._it = recipe
@@ -41,32 +61,39 @@ class Replay:
         is_plain = not named.size and all(p.kind is None for p in positional.parts)
         self._plain_arguments = len(positional.parts) if is_plain else -1
         self._natives = [c.native for c in recipe.calls]
-        self._native_calls = sum(isinstance(c, Call) for c in recipe.calls)
         self._tables = [c.table for c in recipe.calls]
+        self._native_calls = sum(isinstance(c, Call) for c in recipe.calls)
         programs = [c.program for c in recipe.calls if c.program is not None]
         self._program = programs[0] if programs else None
         self._arguments = [e.cell for e in recipe.expected if e.cell is not None]
-        self._written = [s for s in recipe.states if s.is_written]
-        # Arguments and states that are elsewhere than at the last call.
-        self._new: list[Argument] = []
-        self._moved: list[tuple[State, Holder]] = []
-        # Most states stay what they are; these are asked all at once.
+        self._tensors_at = [
+            i for i, e in enumerate(recipe.expected) if e.kind is not None
+        ]
+        self._sort_states(recipe)
+        # Gradients that nobody reads again, so that the new ones may lie there.
+        read = {id(s.ref()) for s in recipe.states if s.of_grad}
+        grads = [e for e in recipe.effects if e.of_grad and id(e.ref()) not in read]
+        self._grads = [
+            (e.ref, e.source.cell, e.source.part)
+            for e in grads
+            if e.source is not None and isinstance(e.source.cell, Made)
+        ]
+
+    def _sort_states(self, recipe: Recipe) -> None:
         follow = {id(e.state) for e in recipe.effects}
         odd = [bool(s.of_grad or s.twins or id(s) in follow) for s in recipe.states]
         self._odd = [s for s, is_odd in zip(recipe.states, odd, strict=True) if is_odd]
         self._calm = [s for s in recipe.states if s not in self._odd]
+        self._written = [s for s in recipe.states if s.is_written]
         self._refs = [s.ref for s in self._calm]
         self._wants = [s.spec[2] for s in self._calm]
         self._views: list[Callable[[], UOp | None]] = []
         self._ends: list[Callable[[], Any]] = []
-        read = {id(s.ref()) for s in recipe.states if s.of_grad}
-        # Gradients that nobody reads again: their memory is free for the new ones.
-        self._old_grads = [
-            e.ref for e in recipe.effects if e.of_grad and id(e.ref()) not in read
-        ]
-        grads = {id(e.source.cell) for e in recipe.effects if e.of_grad and e.source}
-        self._quiet = [m for m in recipe.made if id(m) in grads]
-        self._shown = [m for m in recipe.made if id(m) not in grads]
+        # Arguments and states that are elsewhere than at the last call.
+        self._new: list[Argument] = []
+        self._moved: list[tuple[State, Holder]] = []
+
+    # -- whether it holds -----------------------------------------------------
 
     def leaves(self, args: Any, kwargs: Any) -> Sequence[Any] | str:
         """The leaves of arguments for which it holds, or in words why it does not."""
@@ -78,15 +105,25 @@ class Replay:
             leaves = self._it.structure.leaves_of((args, kwargs))
         if leaves is None:
             return "the arguments are nested in another way"
-        return (
+        why = (
             self._other_state()
             or self._other_argument(leaves)
+            or self._other_traits()
             or self._it.surroundings.change()
-            or leaves
         )
+        if why:
+            self._let_go()
+        return why or leaves
+
+    def is_over(self) -> bool:
+        """Whether an object is gone that was an argument."""
+        return any(e.ref is not None and e.ref() is None for e in self._it.expected)
+
+    def _let_go(self) -> None:
+        for cell in self._arguments:
+            cell.view = None
 
     def _is_calm(self) -> bool:
-        """Whether all tensors but the odd ones are what the last call left."""
         tensors = list(map(operator.call, self._refs))
         views = map(operator.call, self._views)
         try:
@@ -109,54 +146,120 @@ class Replay:
             elif t.requires_grad is state.spec[2] and not state.twins:
                 continue
             if spec_of(t) != state.spec:
-                spec = _words(state.spec)
-                return f"a tensor that it uses has {_told(t)} and had {spec}"
+                return f"a tensor that it uses {other_spec(t, state.spec)}"
             for twin_ref in state.twins:
                 twin = twin_ref()
                 if twin is not None and held(twin.uop) is not held(t.uop):
-                    return "tensors that shared one memory do so no more"
-        for ref, had in self._it.had_grad:
-            owner = ref()
-            if owner is None:
-                return "a tensor that got a gradient is gone"
-            if (owner.grad is not None) is not had:
-                return "a tensor has a gradient that had none, or the reverse"
+                    return (
+                        f"two tensors {t.uop.dtype}{list(t.shape)} had one memory and "
+                        "have two now"
+                    )
         return ""
 
     def _other_argument(self, leaves: Sequence[Any]) -> str:
         self._new = []
+        ids = {id(leaves[i]) for i in self._tensors_at}
+        if len(ids) != self._it.distinct:
+            return "a tensor is there twice that was not, or the reverse"
+        if not ids.isdisjoint(self._it.own):
+            return "an argument is a tensor that it also sees or changes by itself"
         for x, e in zip(leaves, self._it.expected, strict=True):
-            if e.kind is None and same(x, e.value):
-                continue
+            if e.kind is None:
+                if same(x, e.value if e.ref is None else e.ref()):
+                    continue
+                return f"{e.name} {difference(x, e.value)}"
             if x.__class__ is not e.kind:
                 return f"{e.name} {difference(x, e.value)}"
+            if x.requires_grad is not e.spec[2] or (x.grad is None) is not e.is_bare:
+                return f"{e.name} requires or has a gradient, or did before"
             cell = e.cell
             if cell is not None:
                 cell.view = x.uop
-                if cell.knows(x.uop) and x.requires_grad is e.spec[2]:
+                if cell.knows(x.uop):
                     continue
-            if spec_of(x) != e.spec:
-                return f"{e.name} has {_told(x)} and had {_words(e.spec)}"
-            if e.only is not None and e.only() is not x:
-                return f"{e.name}, which it changes, is another tensor"
-            node = held(x.uop)
-            if node is None:
-                return f"{e.name} was not computed yet"
-            if e.shares is not None:
-                other = e.shares
-                t: Any = other.tensor() if isinstance(other, State) else leaves[other]
-                if t is None or held(t.uop) is not node:
-                    return f"{e.name} shared memory with another tensor"
-            elif cell is not None:
+            if why := self._other_tensor(x, e, leaves):
+                return f"{e.name} {why}"
+            if cell is not None:
                 self._new.append(cell)
         return ""
 
+    def _other_tensor(self, x: Any, e: Expected, leaves: Sequence[Any]) -> str:
+        if spec_of(x) != e.spec:
+            return other_spec(x, e.spec)
+        if e.only is not None and e.only() is not x:
+            return "is another tensor, and it changes or sees that one by itself"
+        node = held(x.uop)
+        if node is None:
+            return "was not computed yet"
+        if e.shares is not None:
+            other = e.shares
+            t: Any = other.tensor() if isinstance(other, State) else leaves[other]
+            if t is None or held(t.uop) is not node:
+                return "shared memory with another tensor"
+        return ""
+
+    def _other_traits(self) -> str:
+        """What is different about tensors that it can see, besides their values."""
+        it = self._it
+        if list(map(_wants, it.seen)) == it.wanted and all(
+            map(operator.eq, map(is_, map(_grad, it.seen), _nones), it.bare)
+        ):
+            return ""
+        for t, wanted, is_bare in zip(it.seen, it.wanted, it.bare, strict=True):
+            what = f"a tensor {t.uop.dtype}{list(t.shape)} that it can see"
+            if t.requires_grad is not wanted:
+                return f"{what} requires a gradient, or did before"
+            if (t.grad is None) is not is_bare:
+                return f"{what} has a gradient, or had one"
+        return ""
+
+    # -- doing it -------------------------------------------------------------
+
     def run(self, leaves: Sequence[Any]) -> Any:
-        """Repeat the call. The caller sees to it that no other thread does."""
-        self._bind()
-        count(native_calls=self._native_calls)
-        done: list[Any] = []
+        """Repeat the call. The caller sees to it that no other thread does.
+
+        Or returns AGAIN, if another thread has written over what is to be read, or read
+        what is to be written over: it is done now, and the call may have changed.
+        """
+        if threading.active_count() == 1:
+            return self._run(leaves)
+        self.thread = threading.get_ident()
+        with lock:
+            if any(map(self._is_in_the_way, list(running))):
+                ended.wait()
+                return AGAIN
+            running.add(self)
         try:
+            return self._run(leaves)
+        finally:
+            with lock:
+                running.discard(self)
+                ended.notify_all()
+
+    @property
+    def spare(self) -> dict[UOp, Any]:
+        """The buffers that it writes over; for other threads."""
+        nodes = [s.node for s in self._written]
+        return dict.fromkeys([n for n in nodes if n is not None])
+
+    def reads(self) -> set[UOp]:
+        """The buffers that it reads; for other threads."""
+        nodes = [s.node for s in self._it.states] + [a.node for a in self._arguments]
+        return {n for n in nodes if n is not None}
+
+    def _is_in_the_way(self, other: Running) -> bool:
+        written, read = set(other.spare), other.reads()
+        return other.thread != self.thread and not (
+            written.isdisjoint(self.reads()) and read.isdisjoint(self.spare)
+        )
+
+    def _run(self, leaves: Sequence[Any]) -> Any:
+        done: list[Any] = []
+        dropped: list[tuple[Holder, Entry, int]] = []
+        try:
+            self._drop_grads(dropped)
+            self._bind()
+            count(native_calls=self._native_calls)
             if self._is_printed or profiled():
                 for call in self._it.calls:
                     call.plainly()
@@ -168,43 +271,51 @@ class Replay:
         except BaseException:
             if len(done) == len(self._natives):
                 self._publish(leaves)
+            elif not done:
+                for t, entry, part in dropped:
+                    t.grad = entry.tensors[part]
             raise
         finally:
-            for cell in self._arguments:
-                cell.view = None
+            self._let_go()
+
+    def _drop_grads(self, dropped: list[tuple[Holder, Entry, int]]) -> None:
+        """Take away gradients of the last call: their memory is for those of this."""
+        for ref, made, part in self._grads:
+            t, entry = ref(), made.entry
+            if t is not None and entry is not None and t.grad is entry.tensors[part]:
+                dropped.append((t, entry, part))
+                t.grad = None
 
     def _bind(self) -> None:
         """Tell the programs where everything is."""
-        program = self._program
+        program, left = self._program, list[UOp]()
         for cell in self._new:
             cell.bind(program)
         for state, moved in self._moved:
-            state.bind(moved, program)
+            state.bind(moved, program, left)
         if self._moved:
             self._look_again()
         if counts(self._ends) != counts_alone() * len(self._written):
             for state in self._written:
                 # Somebody else may see the value that would be overwritten.
                 if (owner := state.tensor()) is not None:
-                    state.bind(owner, program)
+                    state.bind(owner, program, left)
             self._look_again()
-        for ref in self._old_grads:
-            if (t := ref()) is not None:
-                t.grad = None
-        if not self._are_quiet():
-            for made in self._quiet:
-                made.bind(program)
-        for made in self._shown:
-            made.bind(program)
+        if left:
+            with lock:
+                release_unread(left)
+        made = self._it.made
+        spare = [m.spare[0] for m in made if m.spare]
+        if len(spare) == len(made) and are_free(spare):
+            for m in made:
+                m.turn()
+        else:
+            for m in made:
+                m.bind(program)
 
     def _look_again(self) -> None:
         self._views = [s.view for s in self._calm]
         self._ends = [ref for s in self._written for ref in s.ends]
-
-    def _are_quiet(self) -> bool:
-        """Whether the memory of the gradients can be used again, as it mostly can."""
-        entries = [m.entry for m in self._quiet]
-        return None not in entries and are_free([e for e in entries if e is not None])
 
     def _publish(self, leaves: Sequence[Any]) -> Any:
         """Have tensors show what was computed."""
@@ -230,12 +341,3 @@ class Replay:
             if e.state is not None and isinstance(source.cell, Made):
                 e.state.follow(view, source.cell.now)
         return self._it.result_structure.filled(results)
-
-
-def _told(t: Holder) -> str:
-    return _words(spec_of(t))
-
-
-def _words(spec: tuple[Any, ...]) -> str:
-    shape, dtype, wants = spec
-    return f"{dtype}{list(shape)}" + (", requires_grad" if wants else "")

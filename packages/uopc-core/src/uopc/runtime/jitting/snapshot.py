@@ -10,7 +10,8 @@ import numpy as np
 
 from uopc.dtype import boolean
 from uopc.runtime.buffers import buffer_data, empty, new_buffer
-from uopc.runtime.values import Holder, held, live_tensors, reads_memory
+from uopc.runtime.jitting.cells import spec_of
+from uopc.runtime.values import Holder, held, know, live_tensors, reads_memory
 from uopc.uop import Ops, UOp, toposort
 
 Array = np.ndarray[Any, Any]
@@ -24,6 +25,7 @@ class Before:
     uop: UOp
     array: Array | None
     grad: Holder | None
+    spec: tuple[Any, ...]
 
 
 class Snapshot:
@@ -40,15 +42,22 @@ class Snapshot:
         self.all: dict[int, Before] = {}
         for t in live_tensors():
             node = held(t.uop)
-            self.all[id(t)] = Before(t, t.uop, _data(node), t.grad)
+            self.all[id(t)] = Before(t, t.uop, _data(node), t.grad, spec_of(t))
         self._visible = {id(t): self.all[id(t)] for t in visible}
+        self.values: set[UOp] = set()  # of those under markers
         self._touched: set[int] = set()
         self._marked: dict[UOp, Holder] = {}
         nothing = new_buffer(empty(0, boolean), boolean)
+        self.first_slot: int = nothing.arg.slot
         for b in self._visible.values():
             if _base(b.uop).op is not Ops.BUFFER and reads_memory(b.uop):
                 b.t.uop = b.uop.after(nothing)
                 self._marked[b.t.uop] = b.t
+                if b.array is not None:
+                    # What it was computed from may be gone since.
+                    buf = new_buffer(b.array, b.uop.dtype)
+                    self.values.add(buf)
+                    know(b.t.uop, buf)
 
     def __contains__(self, x: Any) -> bool:
         return id(x) in self.all
@@ -73,10 +82,14 @@ class Snapshot:
 
     def changed(self) -> list[Before]:
         """Those that were given a value, be it the one they had."""
-        return [
-            b for i, b in self._visible.items()
-            if b.t.uop is not b.uop or i in self._touched
-        ]  # fmt: skip
+        return [self._visible[i] for i in self._touched]
+
+    def changed_by_others(self) -> Holder | None:
+        """A tensor that is visible, and has another value without having been given."""
+        for i, b in self._visible.items():
+            if b.t.uop is not b.uop and i not in self._touched:
+                return b.t
+        return None
 
     def regraded(self) -> list[Before]:
         """Those that have another gradient now."""

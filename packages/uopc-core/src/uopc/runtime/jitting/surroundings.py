@@ -8,73 +8,59 @@ NumPy and uopc.
 
 from __future__ import annotations
 
-import dis
+import functools
+import gc
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter, is_, itemgetter
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from operator import itemgetter
+from types import (
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any
+
+from uopc.runtime.jitting.kinds import (
+    DEEP,
+    HOLDERS,
+    IDLE,
+    ITEMS,
+    absolute,
+    cell_contents,
+    class_module,
+    class_space,
+    code_of,
+    dict_offset,
+    is_foreign,
+    is_foreign_name,
+    is_iterator,
+    kind_name,
+    module_space,
+    mro,
+    names_of,
+    of_function,
+    part,
+    space_reader,
+    top,
+)
+from uopc.runtime.jitting.watches import (
+    EMPTY,
+    Collection,
+    difference,
+    is_scalar,
+    key_text,
+    number,
+    same,
+)
+
+__all__ = ["MOST_CONTAINERS", "MOST_ITEMS", "Surroundings", "difference", "same"]
 
 # Of longer containers, such as a data set, only the length is watched.
 MOST_ITEMS = 1000
 MOST_CONTAINERS = 10_000
-
-_SCALARS = (int, float, complex, str, bytes, type(None))
-_FOREIGN = {*sys.stdlib_module_names, "numpy", "uopc", "pluggy", "builtins"} - {
-    "__main__"
-}
-_EMPTY: Any = object()  # in a closure cell that has no value yet
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Some places in one container, and what was in them.
-
-    Attributes:
-        name: how the container is called, for messages.
-        keys: the names of the places.
-        found: what was there.
-        read: gives what is there now, of `container`; None if that cannot change.
-        container: the container.
-        length: how many items it had; -1 where more of them mean nothing.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    found: tuple[Any, ...]
-    read: Callable[[Any], Iterable[Any]] | None = None
-    container: Any = None
-    length: int = -1
-
-    def change(self) -> str:
-        """What is different now, in words; empty if nothing is."""
-        if self.length >= 0 and len(self.container) != self.length:
-            return f"{self.name} has {len(self.container)} items and had {self.length}"
-        if self.read is None:
-            return ""
-        try:
-            now = tuple(self.read(self.container))
-        except (LookupError, AttributeError):
-            return f"a part of {self.name} is gone"
-        for key, is_now, was in zip(self.keys, now, self.found, strict=False):
-            if not same(is_now, was):
-                return f"{self.name}{key} {difference(is_now, was)}"
-        return ""
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two things are one, or equal numbers or strings of one type."""
-    return a is b or (type(a) is type(b) and isinstance(a, _SCALARS) and a == b)
-
-
-def difference(now: Any, was: Any) -> str:
-    """How to say that something has changed."""
-    if all(isinstance(x, _SCALARS) and len(repr(x)) < 40 for x in (now, was)):
-        return f"is {now!r} and was {was!r}"
-    return f"is another {type(now).__name__}"
 
 
 class Surroundings:
@@ -82,12 +68,14 @@ class Surroundings:
 
     Args:
         function: the function.
-        things: what it is given besides: objects among its arguments, by name.
+        things: what it is given besides: objects among its arguments, by name. They
+            are not kept alive, if they can be referred to weakly.
         leaf: which objects are not looked into: tensors.
 
     Attributes:
         leaves: those that were found, by identity.
         whole: whether all of it is watched; else there was too much.
+        unseen: the names of iterators of Python's own: nobody can see where they are.
     """
 
     def __init__(
@@ -96,199 +84,272 @@ class Surroundings:
         things: Iterable[tuple[str, Any]],
         leaf: Callable[[Any], bool],
     ) -> None:
-        self.leaves: dict[int, Any] = {}
-        self.whole = True
-        self._watches: list[Watch] = []  # of what can change
-        self._leaf = leaf
-        # The objects themselves, so that no new one takes the id of another.
-        seen: dict[int, Any] = {}
-        stack = [("", function), *things]
-        while stack:
-            name, item = stack.pop()
-            if isinstance(item, _SCALARS) or id(item) in seen:
-                continue
-            seen[id(item)] = item
-            if leaf(item):
-                self.leaves[id(item)] = item
-                continue
-            if len(self._watches) >= MOST_CONTAINERS:
-                self.whole = False
-                break
-            deep = not _is_shallow(item)
-            for watch in _watches(name, item):
-                if watch.read is not None or watch.length >= 0:
-                    self._watches.append(watch)
-                for key, value in zip(watch.keys, watch.found, strict=True):
-                    if deep or leaf(value):
-                        stack.append((f"{watch.name}{key}", value))
-        self._quick = [
-            (w, w.read or _nothing, w.container, w.found, w.length)
-            for w in self._watches
-        ]
+        walk = _Walk([*things, ("", function)], leaf)
+        walk.all()
+        self.leaves, self.whole, self.unseen = walk.leaves, walk.whole, walk.unseen
+        self._watches = walk.found.all()
 
     def change(self) -> str:
         """The first thing that is different now, in words; empty if nothing is."""
-        for watch, read, container, found, length in self._quick:
-            try:
-                if all(map(is_, read(container), found)) and (
-                    length < 0 or len(container) == length
-                ):
-                    continue
-            except (LookupError, AttributeError):
-                pass
-            if words := watch.change():
+        for watches in self._watches:
+            if words := watches.change():
                 return words
         return ""
 
 
-def _nothing(_: Any) -> tuple[Any, ...]:
-    return ()
+class _Walk:
+    """Goes through all that can be seen, and collects the places."""
+
+    def __init__(
+        self, stack: list[tuple[str, Any]], leaf: Callable[[Any], bool]
+    ) -> None:
+        self._stack, self._leaf = stack, leaf
+        # The objects themselves, so that no new one takes the id of another.
+        self._seen: dict[int, Any] = {}
+        # Namespaces of modules: the names in use, what to call them, what was there.
+        self._spaces: dict[int, tuple[Any, dict[str, tuple[str, Any]], set[str]]] = {}
+        self._modules: list[Any] = []
+        self._attributes: set[str] = set()
+        self.leaves: dict[int, Any] = {}
+        self.whole = True
+        self.unseen: list[str] = []
+        self.found = Collection(id(item) for _, item in stack[:-1])
+
+    def all(self) -> None:
+        """Look at everything."""
+        while self._stack:
+            self._empty_stack()
+            # Any code may get at any module: by a variable, or as an attribute.
+            for module in self._modules:
+                space = module_space(module)
+                found = [n for n in self._attributes if n in space]
+                self._use(space, f"{space.get('__name__')}.", found)
+        for space, used, absent in self._spaces.values():
+            if used:
+                places = [*used.values(), next(iter(used.values()))]
+                read = itemgetter(*used, next(iter(used)))  # a tuple, even of one
+                names = [n for n, _ in places]
+                self.found.add(names, read, space, [x for _, x in places], spread=True)
+            if absent:
+                disjoint, names = space.keys().isdisjoint, [", ".join(sorted(absent))]
+                self.found.add(names, disjoint, tuple(absent), [True], words=_appeared)
+
+    def _empty_stack(self) -> None:
+        while self._stack:
+            name, item = self._stack.pop()
+            if is_scalar(item) or id(item) in self._seen:
+                continue
+            if self.found.containers >= MOST_CONTAINERS:
+                self.whole = False
+                self._stack.clear()
+                return
+            self._seen[id(item)] = item
+            try:
+                self._look(name, item)
+            except Exception:
+                self.whole = False  # it lies about what it is
+
+    def _is_leaf(self, item: Any) -> bool:
+        try:
+            return self._leaf(item)
+        except Exception:
+            return False  # no tensor does that
+
+    def _look(self, name: str, item: Any) -> None:
+        kind = type(item)
+        bases = mro(kind)
+        if self._is_leaf(item):
+            self.leaves[id(item)] = item
+            if not is_foreign(kind):
+                self._look_at_object(
+                    name, item, [c for c in bases if not is_foreign(c)]
+                )
+        elif issubclass(kind, ModuleType):
+            if not is_foreign_name(module_space(item).get("__name__")):
+                self._modules.append(item)
+        elif kind is FunctionType:
+            self._look_at_function(item)
+        elif issubclass(kind, type):
+            if not is_foreign(item):
+                self._look_at_class(item)
+        elif is_iterator(bases):
+            self.unseen.append(name or kind_name(kind))
+        elif kind is ContextVar:
+            self._look_at_place(f"{name}.get()", item.get, EMPTY)
+        else:
+            self._look_at_items(name, item, bases)
+            self._look_at_object(name, item, bases)
+
+    def _look_at_place(
+        self, name: str, read: Callable[[Any], Any], item: Any, refers: bool = False
+    ) -> None:
+        try:
+            found = read(item)
+        except (AttributeError, ValueError):
+            # A slot or a cell without a value; these are few, and may be slow.
+            read, found = functools.partial(_value_or_empty, read), EMPTY
+        self.found.add([name], read, item, [found], refers=refers)
+        self._stack.append((name, found))
+
+    def _look_at_function(self, f: FunctionType) -> None:
+        title = f.__name__
+        names = [f"{a}{title}" for a in ("the code of ", "a default of ", "", "")]
+        self._watch_function(names, f)
+        self._stack.append((f"a default of {title}", f.__defaults__))
+        self._stack.append((f"the defaults of {title}", f.__kwdefaults__))
+        self._look_at_space(title, f.__dict__)
+        cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+        for name, cell in cells:
+            self._look_at_place(name, cell_contents, cell)
+        space = f.__globals__
+        if is_foreign_name(space.get("__name__")):
+            return
+        used, attributes, imports = names_of(f.__code__)
+        self._attributes |= attributes
+        self._use(space, "", used)
+        modules = {absolute(space, *i) for i in imports}
+        modules |= {top(m) for m in modules}  # `import a.b` gives a
+        self._use(sys.modules, "module ", [m for m in modules if m in sys.modules])
+
+    def _use(self, space: Any, prefix: str, names: Iterable[str]) -> None:
+        """Watch some names of a namespace."""
+        _, found, absent = self._spaces.setdefault(id(space), (space, {}, set()))
+        for n in names:
+            if n not in space:
+                absent.add(n)
+            elif n not in found:
+                found[n] = (f"{prefix}{n}", space[n])
+                self._stack.append(found[n])
+
+    def _look_at_class(self, kind: type) -> None:
+        title = kind_name(kind)
+        self._look_at_place(f"the order of bases of {title}", mro, kind)
+        self._stack += [("", c) for c in (*mro(kind), type(kind))]
+        self._look_at_space(title, *gc.get_referents(class_space(kind)))
+
+    def _look_at_items(self, name: str, item: Any, bases: Sequence[type]) -> None:
+        """The items of a container of Python's, and what a wrapper is of."""
+        for base in filter(is_foreign, bases):
+            if base in ITEMS:
+                self._look_at_container(name, item, base)
+            elif base in HOLDERS:
+                found = [(n, base.__dict__[n].__get__(item)) for n in HOLDERS[base]]
+                plain = base is not functools.partial
+                self._stack += [(part(name, n, plain), x) for n, x in found]
+            elif base is tuple or base is frozenset:
+                self._stack += [(f"{name}[{i}]", x) for i, x in enumerate(item)]
+            elif base is MappingProxyType:
+                self._stack += [(name, x) for x in gc.get_referents(item)]
+            elif base is defaultdict:
+                read = defaultdict.__dict__["default_factory"].__get__
+                self._look_at_place(f"{name}.default_factory", read, item)
+            elif base is OrderedDict and len(item) <= MOST_ITEMS:
+                self._watch_keys(f"a key of {name}", item, OrderedDict.__iter__)
+
+    def _look_at_container(self, name: str, item: Any, base: type) -> None:
+        read, size = ITEMS[base]
+        size = len if type(item) is base else size
+        n = size(item)
+        if n > MOST_ITEMS:
+            self.found.add([name], size, item, [n], equal=True, words=number)
+        elif base is dict:
+            names = [f"{name}{key_text(k)}" for k in dict.keys(item)]
+            self._watch_items(name, item, read, size, names)
+            self._watch_keys(f"a key of {name}", item, dict.keys)
+        else:
+            names = [f"{name}[{i}]" for i in range(n)]
+            self._watch_items(name, item, read, size, names)
+        if 0 < n <= MOST_ITEMS:
+            self._stack += zip(names, read(item), strict=True)
+
+    def _look_at_space(self, name: str, space: Any, deep: bool = True) -> None:
+        """The attributes of an object."""
+        self._seen[id(space)] = space
+        names = [f"{name}.{n}" for n in space]
+        self._watch_items(name, space, dict.values, len, names)
+        self._watch_keys(f"an attribute of {name}", space, dict.keys)
+        found = zip(names, dict.values(space), strict=True)
+        for key, (n, x) in zip(space, found, strict=True):
+            if key not in IDLE and (deep or self._is_leaf(x)):
+                self._stack.append((n, x))
+
+    def _watch_items(
+        self,
+        name: str,
+        item: Any,
+        read: Callable[[Any], Any],
+        size: Callable[[Any], int],
+        names: list[str],
+    ) -> None:
+        n = len(names)
+        self.found.add([name], size, item, [n], equal=True, words=number)
+        if n:
+            found = [*read(item)]
+            self.found.add(names, read, item, found, spread=True, refers=True)
+
+    def _watch_keys(
+        self, name: str, item: Any, read: Callable[[Any], Iterable[Any]]
+    ) -> None:
+        """The order of keys counts as well."""
+        if type(item) is dict:
+            read = iter  # the same, and quicker
+        if keys := [*read(item)]:
+            equal = all(type(k) is str for k in keys)
+            names = [name] * len(keys)
+            self.found.add(names, read, item, keys, spread=True, equal=equal)
+
+    def _watch_function(self, names: list[str], f: FunctionType) -> None:
+        found = of_function(f)
+        if found[1:3] == (None, None):
+            # Most have no defaults, and tuples of code and None can be compared.
+            self.found.add(names[:1], code_of, f, [code_of(f)], equal=True)
+        else:
+            self.found.add(names, of_function, f, [*found], spread=True)
+
+    def _look_at_object(self, name: str, item: Any, bases: Sequence[type]) -> None:
+        """The attributes of an object, and its class unless it is somebody else's."""
+        kind = type(item)
+        is_ours = not is_foreign(kind)
+        deep = is_ours or top(class_module(kind)) in DEEP
+        read_space = space_reader(bases)
+        space = None if read_space is None else read_space(item)
+        if space is None and not is_ours:
+            return
+        if space and not is_ours and "__wrapped__" in space:
+            self._stack.append((name, space["__wrapped__"]))
+            return
+        if read_space is None and dict_offset(kind):
+            self.whole = False  # nobody gets at its attributes
+        # What tensors refer to is not watched.
+        refers = id(item) not in self.leaves
+        if type(space) is not dict:
+            self._stack.append((name, space))
+        elif read_space is not None:
+            words = f"the attributes of {name}"
+            self.found.add([words], read_space, item, [space], refers=refers)
+            self._look_at_space(name, space, deep)
+        if deep:
+            self._look_at_slots(name, item, bases, refers)
+        if is_ours:
+            words = f"the class of {name}"
+            self.found.add([words], type, item, [kind], refers=refers)
+            self._stack.append(("", kind))
+
+    def _look_at_slots(
+        self, name: str, item: Any, bases: Sequence[type], refers: bool
+    ) -> None:
+        for base in bases:
+            for n, slot in class_space(base).items():
+                if type(slot) is MemberDescriptorType and n != "__dict__":
+                    self._look_at_place(f"{name}.{n}", slot.__get__, item, refers)
 
 
-def _watches(name: str, item: Any) -> Iterator[Watch]:
-    """The places in one object."""
-    wrapped = vars(item).get("__wrapped__") if hasattr(item, "__dict__") else None
-    if isinstance(item, FunctionType):
-        yield from _of_function(name, item)
-    elif wrapped is not None and _is_foreign(type(item)):
-        yield Watch("", (name,), (wrapped,))
-    elif isinstance(item, partial):
-        bound = (item.func, item.args, item.keywords)
-        yield Watch(name, ("", ".args", ".keywords"), bound)
-    elif isinstance(item, MethodType):
-        yield Watch(name, ("", ""), (item.__self__, item.__func__))
-    elif isinstance(item, (list, dict, set, deque)):
-        yield _of_container(name, item)
-    elif isinstance(item, (tuple, frozenset)):
-        yield Watch(name, _numbered(tuple(item)), tuple(item))
-    elif isinstance(item, type):
-        if not _is_foreign(item):
-            yield from _of_names(name, list(vars(item)), vars(item), ".")
-    elif not isinstance(item, ModuleType):
-        yield from _of_object(name, item)
+def _appeared(name: str, now: Any, was: Any) -> str:
+    return f"there was no global of these, and now is: {name}"
 
 
-def _of_function(name: str, f: FunctionType) -> Iterator[Watch]:
-    if _is_foreign(f):
-        return
-    cells = f.__closure__ or ()
-    if cells:
-        keys = tuple(f.__code__.co_freevars)
-        yield Watch("", keys, tuple(map(_content, cells)), _contents, cells)
-    codes = list(_codes(f.__code__))
-    names = sorted({n for code in codes for n in _globals(code)})
-    space = f.__globals__
-    yield from _of_names("", [n for n in names if n in space], space, "")
-    attributes = sorted({n for code in codes for n in code.co_names})
-    for n in names:
-        module = space.get(n)
-        if isinstance(module, ModuleType) and not _is_foreign_name(module.__name__):
-            inner = vars(module)
-            found = [m for m in attributes if m in inner]
-            yield from _of_names(module.__name__, found, inner, ".")
-    defaults = _defaults(f)
-    if defaults:
-        keys = tuple(f"default {i} of {f.__name__}" for i in range(len(defaults)))
-        yield Watch("", keys, defaults, _defaults, f)
-
-
-def _defaults(f: FunctionType) -> tuple[Any, ...]:
-    return (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
-
-
-def _contents(cells: Iterable[CellType]) -> list[Any]:
-    return [_content(c) for c in cells]
-
-
-def _content(cell: CellType) -> Any:
+def _value_or_empty(read: Callable[[Any], Any], item: Any) -> Any:
     try:
-        return cell.cell_contents
-    except ValueError:
-        return _EMPTY
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of the functions in it."""
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _codes(inner)
-
-
-def _globals(code: CodeType) -> Iterator[str]:
-    """The globals that code names; it also has the names of attributes."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
-
-
-def _numbered(items: tuple[Any, ...]) -> tuple[str, ...]:
-    return tuple(f"[{i}]" for i in range(len(items)))
-
-
-def _of_container(name: str, item: Any) -> Watch:
-    if len(item) > MOST_ITEMS:
-        return Watch(name, (), (), None, item, len(item))
-    if not isinstance(item, dict):
-        parts = tuple(item)
-        return Watch(name, _numbered(parts), parts, iter, item, len(item))
-    keys = tuple(f"[{k!r}]" for k in item)
-    read = _reader(list(item))
-    return Watch(name, keys, tuple(item.values()), read, item, len(item))
-
-
-def _of_object(name: str, item: Any) -> Iterator[Watch]:
-    """The attributes of an object, and its class unless it is somebody else's."""
-    space = getattr(item, "__dict__", None)
-    if isinstance(space, dict):
-        yield from _of_names(name, list(space), space, ".", len(space))
-    kind = type(item)
-    slots = [
-        n for c in kind.__mro__ for n in _slots(c)
-        if n not in ("__dict__", "__weakref__") and hasattr(item, n)
-    ]  # fmt: skip
-    if slots and (space is not None or not _is_foreign(kind)):
-        read = attrgetter(*slots) if len(slots) > 1 else attrgetter(*slots * 2)
-        keys = tuple(f".{n}" for n in slots)
-        yield Watch(name, keys, tuple(getattr(item, n) for n in slots), read, item)
-    if not _is_foreign(kind):
-        parts = tuple(c for c in kind.__mro__ if not _is_foreign(c))
-        yield Watch("", tuple(c.__name__ for c in parts), parts)
-
-
-def _slots(kind: type) -> Sequence[str]:
-    slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _of_names(
-    name: str, found: Sequence[str], space: Any, dot: str, length: int = -1
-) -> Iterator[Watch]:
-    """Names in a namespace."""
-    if found:
-        keys = tuple(f"{dot}{n}" for n in found)
-        values = tuple(space[n] for n in found)
-        yield Watch(name, keys, values, _reader(found), space, length)
-
-
-def _reader(keys: Sequence[Any]) -> Callable[[Any], Iterable[Any]]:
-    """What gives the values of some keys, as fast as Python can."""
-    if not keys:
-        return _nothing
-    return itemgetter(*keys) if len(keys) > 1 else itemgetter(*keys, *keys)
-
-
-def _is_shallow(item: Any) -> bool:
-    """Whether only the attributes themselves are watched, as of a logger."""
-    top = type(item).__module__.partition(".")[0]
-    plain = isinstance(item, (list, dict, tuple, set, frozenset, deque, partial))
-    called = isinstance(item, (FunctionType, MethodType, type))
-    return top in _FOREIGN and top != "uopc" and not plain and not called
-
-
-def _is_foreign(item: Any) -> bool:
-    return _is_foreign_name(str(getattr(item, "__module__", None)))
-
-
-def _is_foreign_name(module: str) -> bool:
-    return module.partition(".")[0] in _FOREIGN
+        return read(item)
+    except (AttributeError, ValueError):
+        return EMPTY

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from uopc.runtime.capture import captured
 from uopc.runtime.jitting.bindings import Given, recipe_of
-from uopc.runtime.jitting.cells import tensor_of
+from uopc.runtime.jitting.recipe import shown
 from uopc.runtime.jitting.replay import Replay
 from uopc.runtime.jitting.snapshot import Snapshot
 from uopc.runtime.jitting.surroundings import Surroundings
 from uopc.runtime.tree import flatten
-from uopc.runtime.values import Holder, cut, held, realize_all
-from uopc.uop import Ops, UOp, toposort
+from uopc.runtime.values import Holder, held, realize_all
+from uopc.uop import Ops, toposort
 
 
 def is_tensor(x: Any) -> bool:
     """Whether something is a Tensor, of which this layer knows its fields only."""
-    return isinstance(getattr(x, "uop", None), UOp) and hasattr(x, "_home")
+    # Of the class, since attributes of other objects may be code.
+    kind = type(x)
+    return hasattr(kind, "_home") and hasattr(kind, "uop")
 
 
 def has_placeholders(tensors: Iterable[Holder]) -> bool:
@@ -45,9 +50,10 @@ def trace(
         return function(*args, **kwargs), None
     realize_all(surroundings.leaves.values())
     realize_all([])  # what was assigned before is no part of the call
-    before = Snapshot(visible)
+    before, random = Snapshot(visible), _random_states()
     try:
         with captured() as capture:
+            capture.made |= before.values
             result = function(*args, **kwargs)
             before.unmark()
             before.touch(capture.changed.values())
@@ -56,11 +62,32 @@ def trace(
     finally:
         before.unmark()
     for name, x in objects:
-        if hasattr(x, "__array__"):
+        if isinstance(x, np.ndarray):
             capture.refuse(f"{name} is a NumPy array; pass a Tensor of it")
+    if _random_states() != random:
+        capture.refuse(
+            "it draws random numbers of Python's or NumPy's; draw with Tensor.rand, or "
+            "outside of it"
+        )
+    if surroundings.unseen:
+        capture.refuse(
+            f"it can see an iterator ({surroundings.unseen[0]}), and how far that is "
+            "cannot be seen; give it what it takes from there"
+        )
     given = Given(structure, names, leaves, surroundings, results, result_structure)
     recipe = recipe_of(capture, before, given, is_tensor)
     return _plain(result, before), capture.trouble or Replay(recipe)
+
+
+def _random_states() -> list[Any]:
+    """Where the streams of random numbers are that all of Python shares."""
+    found = []
+    if "random" in sys.modules:
+        found.append(sys.modules["random"].getstate())
+    if "numpy.random" in sys.modules:
+        state: Any = np.random.get_state()
+        found.append((bytes(state[1]), state[2:]))
+    return found
 
 
 def values_of(
@@ -86,8 +113,7 @@ def _plain(result: Any, before: Snapshot) -> Any:
 def _without_graph(t: Holder) -> Any:
     node = held(t.uop)
     assert node is not None
-    cut.add(node)
-    return tensor_of(type(t), node.reshape(t.shape))
+    return shown(type(t), node.reshape(t.shape), is_cut=True)
 
 
 def _seen_after(before: Snapshot, results: Sequence[Any]) -> list[Holder]:
