@@ -30,6 +30,7 @@ class Holder(Protocol):
     uop: UOp
     grad: Any
     requires_grad: bool
+    _wants: bool
     _graph: UOp | None
     _home: UOp | None
     _was: weakref.ref[UOp] | None

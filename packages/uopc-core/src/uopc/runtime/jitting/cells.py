@@ -290,7 +290,7 @@ class Entry:
         return are_free([self])
 
 
-_uop, _wants, _grad = map(attrgetter, ("uop", "requires_grad", "grad"))
+_uop, _wants, _grad = map(attrgetter, ("uop", "_wants", "grad"))
 
 
 def are_free(entries: Sequence[Entry]) -> bool:

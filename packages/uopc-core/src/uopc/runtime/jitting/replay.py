@@ -36,7 +36,7 @@ from uopc.runtime.values import (
 )
 from uopc.uop import UOp
 
-_uop, _wants, _grad = map(attrgetter, ("uop", "requires_grad", "grad"))
+_uop, _wants, _grad = map(attrgetter, ("uop", "_wants", "grad"))
 _nones = itertools.repeat(None)
 
 
