@@ -110,3 +110,11 @@ def test_the_old_value_is_freed_with_the_pullback() -> None:
     x.assign(x * 10.0).realize()
     with pytest.raises(RuntimeError, match="assigned a new value since"):
         buffer_data(buf)
+
+
+def test_gradients_of_a_parameter_that_was_assigned_a_number() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    w.assign(0.5)
+    (w * w).sum().backward([w])
+    assert w.grad is not None
+    assert w.grad.tolist() == [1.0, 1.0]

@@ -362,6 +362,37 @@ def test_one_jit_in_many_threads() -> None:
     assert failures == []
 
 
+def test_readers_in_other_threads_see_whole_values() -> None:
+    backend_name = get("UOPC_BACKEND")
+    w = Tensor(np.zeros(1 << 16, np.float32)).realize()
+    one = Tensor(np.ones((), np.float32)).realize()
+
+    @jit
+    def add(x: Tensor) -> None:
+        w.assign(w + x)
+
+    for _ in range(4):
+        add(one)
+    seen: list[tuple[float, float]] = []
+    over = threading.Event()
+
+    def read() -> None:
+        with overriding(UOPC_BACKEND=backend_name):
+            while not over.is_set():
+                for values in (w.numpy(), (w * 1.0).numpy()):
+                    seen.append((values.min(), values.max()))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for _ in range(60):
+        add(one)
+    over.set()
+    thread.join()
+    assert w.numpy().min() == w.numpy().max() == 64
+    assert len(seen) > 2
+    assert all(low == high for low, high in seen)
+
+
 def test_forks_while_other_threads_are_in_a_jitted_function() -> None:
     backend_name = get("UOPC_BACKEND")
     f = jit(lambda x: (x @ x.T).sum())

@@ -169,18 +169,18 @@ class State(Cell):
         """What others may refer to: the view, its buffer and the memory."""
         return self.view, self._node, self._array
 
-    def bind(self, t: Holder, program: Program | None, left: list[UOp]) -> None:
+    def bind(self, t: Holder, program: Program | None, busy: bool = False) -> None:
         """Find the memory; if it will be written, have it for this tensor alone.
 
-        A buffer that the tensor leaves for that is added to ``left``.
+        What is ``busy`` is being read: the tensor leaves it in any case.
         """
         if held(t.uop) is None:
             realize_all([t])
         if self.is_written:
             self._note(t, self._memory_of(t))
             own = t.uop.op is Ops.RESHAPE and t.uop.src[0].op is Ops.BUFFER
-            if not own or counts(self.ends) != counts_alone():
-                left.append(_move(t))
+            if busy or not own or counts(self.ends) != counts_alone():
+                _move(t)
             t._graph = t._was = t._home = None
             t._leaf = t._assigned = True
         self.view = _gone  # until the programs know
@@ -222,11 +222,8 @@ def _words(spec: tuple[Any, ...]) -> str:
     return f"{dtype}{list(shape)}" + (", requires_grad" if wants else "")
 
 
-def _move(t: Holder) -> UOp:
-    """Move a tensor into memory of its own; who reads the old one goes on doing so.
-
-    Returns the buffer that it leaves.
-    """
+def _move(t: Holder) -> None:
+    """Move a tensor into memory of its own; who reads the old one goes on doing so."""
     node = held(t.uop)
     assert node is not None
     old = buffer_data(node)
@@ -235,7 +232,6 @@ def _move(t: Holder) -> UOp:
     count(bytes_allocated=array.nbytes)
     with lock:
         t.uop = next_version(node, array).reshape(t.shape)
-    return node
 
 
 def counts(refs: Iterable[Callable[[], Any]]) -> list[int]:

@@ -204,9 +204,8 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
     and nesting of arguments; other arguments; closure cells, the globals that it names,
     and what these hold. Else it is traced again, and former traces are kept. Where a
     replay would not do, as when a value is read inside, the function is called as if
-    there were no jit, and a warning says why. What cannot be noticed: changes inside of
-    NumPy arrays and of objects of foreign types, files, clocks, random numbers that are
-    not uopc's, and what is printed.
+    there were no jit, and a warning says why. What cannot be noticed, such as changes
+    inside of NumPy arrays, is listed in docs/runtime.md.
 
     Results carry no graph: gradients are taken inside. Raises TypeError for what is no
     function, or a generator or coroutine function.

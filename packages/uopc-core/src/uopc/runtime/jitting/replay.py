@@ -27,11 +27,9 @@ from uopc.runtime.jitting.surroundings import difference, same
 from uopc.runtime.profiling import profiled
 from uopc.runtime.values import (
     Holder,
-    Running,
     ended,
     held,
     lock,
-    release_unread,
     running,
 )
 from uopc.uop import UOp
@@ -92,6 +90,7 @@ class Replay:
         # Arguments and states that are elsewhere than at the last call.
         self._new: list[Argument] = []
         self._moved: list[tuple[State, Holder]] = []
+        self._busy: set[UOp | None] = set()  # what other threads are reading
 
     # -- whether it holds -----------------------------------------------------
 
@@ -218,20 +217,24 @@ class Replay:
     def run(self, leaves: Sequence[Any]) -> Any:
         """Repeat the call. The caller sees to it that no other thread does.
 
-        Or returns AGAIN, if another thread has written over what is to be read, or read
-        what is to be written over: it is done now, and the call may have changed.
+        Or returns AGAIN, if another thread was writing over what the call needs: it has
+        done so now, and the call may be another.
         """
         if threading.active_count() == 1:
             return self._run(leaves)
         self.thread = threading.get_ident()
         with lock:
-            if any(map(self._is_in_the_way, list(running))):
+            others = [g for g in list(running) if g.thread != self.thread]
+            if not {b for g in others for b in g.spare}.isdisjoint(self.reads()):
                 ended.wait()
                 return AGAIN
+            # What others are reading stays what it is: the tensors move.
+            self._busy = {b for g in others for b in g.reads()}
             running.add(self)
         try:
             return self._run(leaves)
         finally:
+            self._busy = set()
             with lock:
                 running.discard(self)
                 ended.notify_all()
@@ -246,12 +249,6 @@ class Replay:
         """The buffers that it reads; for other threads."""
         nodes = [s.node for s in self._it.states] + [a.node for a in self._arguments]
         return {n for n in nodes if n is not None}
-
-    def _is_in_the_way(self, other: Running) -> bool:
-        written, read = set(other.spare), other.reads()
-        return other.thread != self.thread and not (
-            written.isdisjoint(self.reads()) and read.isdisjoint(self.spare)
-        )
 
     def _run(self, leaves: Sequence[Any]) -> Any:
         done: list[Any] = []
@@ -288,22 +285,19 @@ class Replay:
 
     def _bind(self) -> None:
         """Tell the programs where everything is."""
-        program, left = self._program, list[UOp]()
+        program = self._program
         for cell in self._new:
             cell.bind(program)
         for state, moved in self._moved:
-            state.bind(moved, program, left)
+            state.bind(moved, program)
         if self._moved:
             self._look_again()
-        if counts(self._ends) != counts_alone() * len(self._written):
+        if self._busy or counts(self._ends) != counts_alone() * len(self._written):
             for state in self._written:
                 # Somebody else may see the value that would be overwritten.
                 if (owner := state.tensor()) is not None:
-                    state.bind(owner, program, left)
+                    state.bind(owner, program, state.node in self._busy)
             self._look_again()
-        if left:
-            with lock:
-                release_unread(left)
         made = self._it.made
         spare = [m.spare[0] for m in made if m.spare]
         if len(spare) == len(made) and are_free(spare):
