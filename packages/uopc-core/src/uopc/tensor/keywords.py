@@ -12,10 +12,8 @@ T = TypeVar("T")
 
 def explain_keywords(cls: type[T]) -> type[T]:
     """Have each public function with an ``axis`` say which keywords it takes."""
-    members: dict[str, Any] = {}
-    for owner in reversed(cls.__mro__):
-        members |= vars(owner)
-    for name, member in members.items():
+    members = [(c, *item) for c in cls.__mro__ for item in vars(c).items()]
+    for owner, name, member in members:
         if name.startswith("_"):
             continue
         of_class = isinstance(member, (staticmethod, classmethod))
@@ -27,7 +25,7 @@ def explain_keywords(cls: type[T]) -> type[T]:
         if "axis" in names:
             own = names if isinstance(member, staticmethod) else names[1:]
             explained = _explained(function, name, own)
-            setattr(cls, name, type(member)(explained) if of_class else explained)
+            setattr(owner, name, type(member)(explained) if of_class else explained)
     return cls
 
 
