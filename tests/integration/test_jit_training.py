@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -384,14 +385,13 @@ def test_readers_in_other_threads_see_whole_values() -> None:
 
     thread = threading.Thread(target=read)
     thread.start()
-    steps = 4
-    while steps < 60 or (len(seen) < 10 and steps < 100_000):
+    for _ in range(60):
         add(one)
-        steps += 1
+        time.sleep(1e-3)  # the lock is not fair
     over.set()
     thread.join()
-    assert w.numpy().min() == w.numpy().max() == steps
-    assert len(seen) >= 10
+    assert w.numpy().min() == w.numpy().max() == 64
+    assert seen
     assert all(low == high for low, high in seen)
 
 
