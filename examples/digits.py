@@ -6,7 +6,7 @@ four uopc distributions, scikit-learn and matplotlib:
 
     python examples/digits.py
 
-It takes some 20 seconds, ends with a loss near 0.06 and reads at least 97 % of the
+It takes some 5 seconds, ends with a loss near 0.06 and reads at least 97 % of the
 held-out digits correctly.
 """
 
