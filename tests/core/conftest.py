@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ import pytest
 from uopc.config import overriding
 from uopc.dtype import DType, bf16
 from uopc.uop import Ops, UOp, toposort
+
+# For the module that some of them share.
+sys.path.insert(0, str(Path(__file__).parent))
 
 Array = np.ndarray[Any, Any]
 

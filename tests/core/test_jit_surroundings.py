@@ -14,29 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from looking import around, of
 
 from uopc.runtime import jit
 from uopc.runtime.jitting.surroundings import Surroundings, difference, same
 from uopc.tensor import Tensor
 
 THIS = sys.modules[__name__]
-
-
-def around(thing: Any) -> Surroundings:
-    """What can be seen through a closure cell."""
-
-    def f() -> Any:
-        return thing
-
-    return of(f)
-
-
-def of(f: Callable[..., Any]) -> Surroundings:
-    seen = Surroundings(f, [], lambda x: isinstance(x, Tensor))
-    assert seen.change() == ""
-    assert seen.whole
-    assert seen.unseen == []
-    return seen
 
 
 def module(name: str, **parts: Any) -> Any:

@@ -9,7 +9,7 @@ free memory are drawn forward and those that fill it are put off.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Links = Sequence[Sequence[int]]
@@ -44,18 +44,24 @@ def possible_order(needs: Links) -> list[int]:
 
     It is the given order, but that what is needed is drawn forward. There is no circle.
     """
+    starts = list(reversed(range(len(needs))))
+    return _postorder(starts, len(needs), lambda i: needs[i][::-1])
+
+
+def _postorder(
+    stack: list[int], count: int, below: Callable[[int], Iterable[int]]
+) -> list[int]:
+    """What a stack leads to, each after what is below it; its last ones come first."""
     order: list[int] = []
-    seen = [False] * len(needs)
-    for start in range(len(needs)):
-        stack = [start]
-        while stack:
-            i = stack.pop()
-            if i < 0:
-                order.append(~i)
-            elif not seen[i]:
-                seen[i] = True
-                stack.append(~i)
-                stack += [j for j in reversed(needs[i]) if not seen[j]]
+    seen = [False] * count
+    while stack:
+        i = stack.pop()
+        if i < 0:
+            order.append(~i)
+        elif not seen[i]:
+            seen[i] = True
+            stack.append(~i)
+            stack += below(i)
     return order
 
 
@@ -115,18 +121,14 @@ class _Work:
         for needed in self.needs:
             depth.append(1 + max([depth[s] for s in needed], default=0))
         results = [i for i, u in enumerate(self.users) if not u]
-        order: list[int] = []
-        seen = [False] * len(depth)
-        stack = sorted(results, key=depth.__getitem__, reverse=True)
-        while stack:
-            i = stack.pop()
-            if i < 0:
-                order.append(~i)
-            elif not seen[i]:
-                seen[i] = True
-                stack.append(~i)
-                stack += sorted(self.needs[i], key=depth.__getitem__, reverse=True)
-        return order
+
+        def deepest_last(kernels: Iterable[int]) -> list[int]:
+            return sorted(kernels, key=depth.__getitem__, reverse=True)
+
+        below = self.needs.__getitem__
+        return _postorder(
+            deepest_last(results), len(depth), lambda i: deepest_last(below(i))
+        )
 
     def _eager(self, order: Sequence[int]) -> list[int]:
         """Kernels that free at least as much as they fill, as soon as they can run.
