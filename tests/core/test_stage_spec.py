@@ -109,7 +109,7 @@ def test_a_pass_that_changes_a_meaning_is_noticed(monkeypatch) -> None:
         """The loop ends one element early."""
         sink = rangeify(roots, name)
         (loop,) = {u for u in toposort([sink]) if u.op is Ops.RANGE}
-        number, extent, dtype = loop.arg
+        number, extent, dtype, _ = loop.arg
         shorter = UOp(Ops.RANGE, (), (number, extent - 1, dtype))
         return substitute([sink], {loop: shorter})[0]
 

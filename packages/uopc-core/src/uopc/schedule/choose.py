@@ -23,7 +23,7 @@ def choose_schedule(sink: UOp) -> tuple[Step, ...]:
     if found is None:
         return ()
     loop, body = found
-    number, extent, _ = loop.arg
+    number, extent, _, _ = loop.arg
     vectors = any(_stride_one(u.src[1], loop) for u in _reads_in_reductions(body, loop))
     if vectors and extent <= MAX_WHOLE:
         width = extent

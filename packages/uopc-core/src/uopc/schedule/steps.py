@@ -42,7 +42,7 @@ def _blocked(sink: UOp, step: Step) -> UOp:
         u for u in nodes if u.op is Ops.END and u.src[0].arg.number == step.number
     )
     loop = end.src[0]
-    number, extent, dtype = loop.arg
+    number, extent, dtype, _ = loop.arg
     fresh = 1 + max(u.arg.number for u in nodes if u.op is Ops.RANGE)
     outer = UOp(Ops.RANGE, (), (number, extent // step.width, dtype))
     inner = UOp(Ops.RANGE, (), (fresh, step.width, dtype))

@@ -32,12 +32,22 @@ class ParamArg(NamedTuple):
     shape: tuple[int, ...]
 
 
+# How a loop is run. What it computes does not depend on that.
+RANGE_KINDS = ("serial", "parallel", "vector", "stream", "tile")
+
+
 class RangeArg(NamedTuple):
-    """A loop: its number, how often it runs, and the type of its variable."""
+    """A loop: its number, how often it runs, the type of its variable, and how it runs.
+
+    Of ``kind`` "parallel", rounds may run at the same time; "vector" ones run in
+    lockstep, as lanes; those of "stream" too, and what they store bypasses the cache;
+    a "tile" is a loop nest that becomes a function of its own, for all that are alike.
+    """
 
     number: int
     extent: int
     dtype: DType
+    kind: str = "serial"
 
 
 class ReduceArg(NamedTuple):

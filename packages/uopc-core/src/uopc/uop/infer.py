@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from uopc.dtype import DType, boolean, i32, void
-from uopc.uop.arguments import BufferArg, ParamArg, RangeArg, ReduceArg
+from uopc.uop.arguments import RANGE_KINDS, BufferArg, ParamArg, RangeArg, ReduceArg
 
 if TYPE_CHECKING:
     from uopc.uop.node import UOp
@@ -341,9 +341,13 @@ def stage(op: OpDef, src: Sources, arg: Any) -> Inferred:
 
 
 def loop_range(op: OpDef, src: Sources, arg: Any) -> Inferred:
-    """A scalar of the given integer dtype."""
-    _, extent, dtype = arg = RangeArg(*_parts(op, src, arg))
+    """A scalar of the given integer dtype; a loop is serial unless it says more."""
+    if isinstance(arg, tuple) and len(arg) == 3:
+        arg = (*arg, "serial")
+    _, extent, dtype, kind = arg = RangeArg(*_parts(op, src, arg))
     _element(op, src, dtype)
+    if kind not in RANGE_KINDS:
+        fail(op, src, f"expected a kind among {', '.join(RANGE_KINDS)}, got {kind!r}")
     if not dtype.is_int or not 0 <= extent <= dtype.max:
         why = "expected an integer type and an extent that it holds"
         fail(op, src, f"{why}, got {arg!r}")

@@ -17,6 +17,12 @@ def recip(u: UOp, x: Array) -> Array:
     return np.asarray(x.dtype.type(1) / x)
 
 
+def fma(u: UOp, a: Array, b: Array, c: Array) -> Array:
+    """The product is exact for f32 in f64, so that little is rounded twice."""
+    wide = np.float64 if a.dtype == np.float32 else a.dtype
+    return np.asarray(a.astype(wide) * b + c, a.dtype)
+
+
 def shift_left(u: UOp, x: Array, n: Array) -> Array:
     """A shift by the width of the type or more gives 0."""
     return np.asarray(np.where(n < u.dtype.bits, np.left_shift(x, n), 0), x.dtype)

@@ -86,8 +86,8 @@ def _scattered(x: UOp) -> list[UOp]:
     ]
 
 
-def _loop(x: UOp) -> UOp:
-    return _node(x, Ops.RANGE, (), (0, 6, i32))
+def _loop(x: UOp, kind: str = "serial") -> UOp:
+    return _node(x, Ops.RANGE, (), (0, 6, i32, kind))
 
 
 def _statement(x: UOp) -> UOp:
@@ -174,6 +174,11 @@ class Ops:
         "x to the power y as C's pow: 1 where y is 0 or x is 1; NaN where x < 0 and "
         "y is a fraction.", numpy=lambda u, a, b: np.power(a, b),
         cost=32, domain="positive", lower=lowered.power,
+    )  # fmt: skip
+    FMA = OpDef(
+        "fma", "elementwise", 3, infer.elementwise(FLOAT),
+        "a * b + c, rounded once; twice where the machine has no such instruction.",
+        numpy=meanings.fma, cost=2, lower=lambda u: u.src[0] * u.src[1] + u.src[2],
     )  # fmt: skip
     MAX = OpDef(
         "max", "elementwise", 2, infer.elementwise(ANY),
@@ -363,30 +368,26 @@ class Ops:
             Field("number", "int"),
             Field("extent", "int"),
             Field("dtype", "dtype", positional=False),
-        ), differentiable=False, cost=0,
-        samples=lambda x: (_loop(x),),
+            Field("kind", "name", positional=False, default="serial"),
+        ), differentiable=False, cost=0, samples=lambda x: (_loop(x), _loop(x, "vector")),
     )  # fmt: skip
     STORE = OpDef(
         "store", "loop", 3, infer.store, "Write a value to a buffer at an index.",
-        differentiable=False,
-        samples=lambda x: (_statement(x),),
+        differentiable=False, samples=lambda x: (_statement(x),),
     )  # fmt: skip
     END = OpDef(
         "end", "loop", None, infer.effect,
         "Run the statements after the first source for each value of that range.",
-        differentiable=False,
-        samples=lambda x: (_end(x),),
+        differentiable=False, samples=lambda x: (_end(x),),
     )  # fmt: skip
     SINK = OpDef(
         "sink", "loop", None, infer.sink, "A sequence of statements, or of roots.",
-        arg=(Field("name", "name"),), differentiable=False,
-        samples=lambda x: (_sink(x),),
+        arg=(Field("name", "name"),), differentiable=False, samples=lambda x: (_sink(x),),
     )  # fmt: skip
     CALL = OpDef(
         "call", "loop", None, infer.effect,
         "Run a kernel (the first source) on the buffers that follow.",
-        differentiable=False,
-        samples=lambda x: (_call(x),),
+        differentiable=False, samples=lambda x: (_call(x),),
     )  # fmt: skip
     AFTER = OpDef(
         "after", "loop", 2, infer.after,
