@@ -85,7 +85,7 @@ class LoopMachine:
     def statement(self, s: UOp) -> None:
         if s.op is Ops.END:
             loop, *body = s.src
-            number, extent, _ = loop.arg
+            number, extent, _, _ = loop.arg
             assert all(r.arg[0] != number for r in self.loop), "a loop inside itself"
             for i in range(extent):
                 self.loop[loop] = i

@@ -150,8 +150,8 @@ MANY = [op for op in BUILTIN_OPS if op.kind == "elementwise" and op.arity > 1]
 @pytest.mark.parametrize("op", MANY, ids=str)
 def test_every_elementwise_op_refuses_a_bare_scalar(op) -> None:
     src = [buf(3, d) for d in (boolean, u32, u32)[-op.arity :]]
-    if op in (Ops.DIV,):
-        src = [buf(3), buf(3)]
+    if op in (Ops.DIV, Ops.FMA):
+        src = [buf(3)] * op.arity
     with pytest.raises(ValueError, match=r"shape mismatch \(3,\) vs \(\)") as error:
         UOp(op, (*src[:-1], UOp.const(1, src[-1].dtype)))
     got = ", ".join(f"{s.dtype}[3]" for s in src[:-1])

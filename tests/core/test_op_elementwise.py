@@ -28,7 +28,7 @@ TAKES = {
     **dict.fromkeys(["and", "or", "xor"], "biu"),
     **dict.fromkeys(["shl", "shr"], "u"),
     **dict.fromkeys(["div", "recip", "exp2", "log2", "sqrt", "sin", "exp", "log",
-                     "tanh", "cos", "log1p", "pow"], "f"),
+                     "tanh", "cos", "log1p", "pow", "fma"], "f"),
     "where": "biuf",
 }  # fmt: skip
 
@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
 def test_the_tables_here_cover_every_row() -> None:
     names = {op.name for op in ELEMENTWISE}
     assert names == set(TAKES)
-    others = {"cast", "where", "cmplt", "cmpne", "pow"}
+    others = {"cast", "where", "cmplt", "cmpne", "pow", "fma"}
     assert names == {*INT_MEANING, *FLOAT_MEANING, *IEEE, *FUNCTIONS, *others}
 
 
@@ -320,3 +320,11 @@ def test_scalar_operands_mean_the_same(same_bits) -> None:
     for value, expected in zip(got, [44, 32, 56, 100, 0], strict=False):
         same_bits(value, np.asarray(expected, np.uint8))
     same_bits(got[-1], np.asarray(np.float32(200) / np.float32(3)))
+
+
+def test_a_fused_multiply_add_keeps_what_the_product_would_lose() -> None:
+    a = np.array([1 + 2**-20, 3.0, np.inf, -0.0], np.float32)
+    c = np.array([-(1 + 2**-19), 0.5, -np.inf, -0.0], np.float32)
+    result = run(Ops.FMA, [a, a, c], [f32] * 3)
+    assert result[:2].tolist() == [2**-40, 9.5]
+    assert np.isnan(result[2]) and result[3] == 0
