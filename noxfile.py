@@ -212,3 +212,14 @@ def demo(session: nox.Session) -> None:
     plot = f"{wheel(session, 'uopc-nn')}[plot]"
     install(session, *wheels, plot, "scikit-learn")
     session.run("python", "examples/digits.py", *session.posargs)
+
+
+@nox.session(requires=["build"])
+def bench(session: nox.Session) -> None:
+    """Time uopc beside NumPy, and with `-- --peers` beside PyTorch and JAX: minutes."""
+    install(session, *(wheel(session, name) for name in DISTRIBUTIONS))
+    if "--peers" in session.posargs:
+        # Elsewhere PyTorch brings gigabytes for graphics cards.
+        index = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
+        install(session, *index, "torch==2.13.0", "jax==0.10.2", "jaxlib==0.10.2")
+    session.run("python", "benchmarks/bench.py", *session.posargs)

@@ -117,6 +117,15 @@ TABLE = [
     scattered((2, 3), (3,), PLACES),
     scattered((2, 3, 2), (4,), PLACES),
     scattered((2, 3, 2), (3, 2), PLACES, OTHERS),
+    one(Ops.CONV, ((3,), (1,), (1,), (1,), (-1,), 0), (2, 1, 2, 3), (1, 3, 2, 3)),
+    one(Ops.CONV, ((2,), (1,), (2,), (3,), (-1,), 1), (2, 2, 1, 5), (2, 1, 1, 2)),
+    one(Ops.CONV, ((5,), (2,), (-1,), (1,), (1,), 0), (1, 1, 2, 3), (1, 2, 2, 3)),
+    one(
+        Ops.CONV,
+        ((3, 2), (3, 1), (2, 1), (1, -2), (1, 2), 1),
+        (1, 1, 1, 3, 3),
+        (1, 1, 1, 2, 3),
+    ),
     one(Ops.STAGE, "contiguous", (2, 3)),
 ]
 BY_HAND = {sample.op for sample in TABLE}
@@ -293,7 +302,18 @@ def _scatter_moved(u: UOp, g: UOp) -> Parts:
     return (g.index(*(i + 1 for i in u.src[1:])), *(None for _ in u.src[1:]))
 
 
+def _conv_with_a_flipped_kernel(u: UOp, g: UOp) -> Parts:
+    right = RULES[Ops.CONV](u, g)
+    assert right[0] is not None
+    back = right[0]
+    return UOp(Ops.CONV, (back.src[0], back.src[1].flip((3,))), back.arg), right[1]
+
+
 WRONG = {
+    "a convolution with its kernel flipped": (
+        Ops.CONV,
+        _conv_with_a_flipped_kernel,
+    ),
     "permute without the inverse": (Ops.PERMUTE, lambda u, g: (g.permute(u.arg),)),
     "flip not flipped back": (Ops.FLIP, lambda u, g: (g,)),
     "shrink at the wrong end": (Ops.SHRINK, _wrong_shrink),

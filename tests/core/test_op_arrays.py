@@ -292,6 +292,6 @@ def test_contraction_of_repeated_elements(name: str, n: int) -> None:
 def test_every_row_with_a_meaning_is_covered_here_or_beside() -> None:
     here = {Ops.CONST, Ops.IOTA, Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.SHRINK,
             Ops.FLIP, Ops.REDUCE, Ops.STACK, Ops.INDEX, Ops.STAGE,
-            Ops.SCATTER_ADD}  # fmt: skip
+            Ops.SCATTER_ADD, Ops.CONV}  # fmt: skip
     rest = {op for op in BUILTIN_OPS if op.numpy and op.kind != "elementwise"}
     assert rest == here

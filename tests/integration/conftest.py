@@ -12,8 +12,10 @@ from typing import Protocol
 
 import pytest
 
-# The helpers beside these tests are imported by their plain names.
+# The helpers beside these tests are imported by their plain names, and so is what
+# the benchmarks are made of.
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 Done = subprocess.CompletedProcess[str]
 

@@ -100,6 +100,12 @@ PLACES: dict[str, Case] = {
         lambda x: c.square(c.along_last(x, c.argsort(x, False, 3))), apart(2, 3)),
     "along_last: merged": (
         lambda x: c.along_last(x, c.argsort(x, True, 3)), apart(1, 70)),
+    "conv": (
+        lambda x, w: c.conv(x, w, [2], [(1, 0)], [1], 2),
+        small(1, 2, 4), small(2, 1, 2)),
+    "conv: square": (
+        lambda x: c.conv(x, x.permute((1, 0, 2, 3)), [1, 1], [(0, 1), (1, 1)], [2, 1]),
+        small(1, 2, 3, 2)),
     "scatter_add": (lambda g, i: c.scatter_add(g, [i], [3]), small(4, 2), ROWS - 1),
     "scatter_add: two axes": (
         lambda g, i: c.scatter_add(c.square(g), c.index_nodes((2, 3), {1: i}), (2, 3)),

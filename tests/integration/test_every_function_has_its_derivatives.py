@@ -63,6 +63,16 @@ TABLE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
     "diagonal": (lambda t: t.diagonal(), (small(3, 3),)),
     "sort": (lambda t: t.sort(1)[0], (apart(2, 3),)),
     "topk": (lambda t: t.topk(2)[0], (apart(2, 4),)),
+    # Convolution
+    "conv1d": (
+        lambda x, w, b: x.conv1d(w, b, stride=2, padding=1, groups=2),
+        (small(2, 4, 5), small(2, 2, 3), small(2))),
+    "conv2d": (
+        lambda x, w: x.conv2d(w, dilation=(1, 2), padding=[(0, 2), (1, 0)]),
+        (small(1, 2, 3, 4), small(2, 2, 2, 2))),
+    "conv3d": (
+        lambda x, w: x.conv3d(w, padding="same"),
+        (small(1, 2, 1, 3), small(1, 1, 2, 1, 2))),
     # Movement
     "reshape": (lambda t: t.reshape(3, 2), (small(2, 3),)),
     "flatten": (lambda t: t.flatten(), (small(2, 3),)),
@@ -151,7 +161,9 @@ def test_a_function_of_elements(function: Any) -> None:
 
 
 def test_none_is_forgotten() -> None:
-    kinds = ("Reduction", "Einsum", "Order", "Movement", "Gather", "SetItem")
+    kinds = (
+        "Reduction", "Einsum", "Order", "Movement", "Gather", "SetItem", "Convolution"
+    )  # fmt: skip
     names = {name for kind in kinds for name in names_of(parts()[kind])}
     assert names == {*TABLE, *NO_DERIVATIVE}
     assert {op for op in registry().vjps if op.kind != "loop"} <= {*ROWS_WITH_GRADIENTS}

@@ -9,7 +9,7 @@ from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
 from uopc.kernelize import Plan
 from uopc.plugins import registry
-from uopc.uop import BUILTIN_OPS, OpDef
+from uopc.uop import BUILTIN_OPS, OpDef, Ops
 
 NAME = "c"
 
@@ -38,7 +38,7 @@ class CBackend:
         """Elementwise ops with a spelling, and of others what the compiler knows."""
         if op.kind == "elementwise":
             return (NAME, op) in registry().spellings
-        return op in BUILTIN_OPS
+        return op in BUILTIN_OPS and op is not Ops.CONV  # lowered, it fuses
 
     def compile(self, plan: Plan) -> CProgram:
         """A native program for ``plan``."""

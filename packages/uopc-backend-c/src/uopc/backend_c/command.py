@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from uopc.backend_c.backend import CBackend, spellings
-from uopc.backend_c.emit import print_plan
-from uopc.backend_c.printer import KernelPrinter
+from uopc.backend_c.emit import Function, print_plan
 from uopc.cli import CommandError, GraphFile, read_graph, write_text
 from uopc.config import get, overriding
 from uopc.kernelize import make_plan
+from uopc.runtime import Lowered
 from uopc.uop import Ops, UOp, toposort
 
 # What C compilers and the printer take in good time.
@@ -84,9 +84,8 @@ def _loops(file: GraphFile) -> str:
     """A loop program as one function of its sink's name."""
     if fault := _fault(file.root):
         raise CommandError(f"{file.name}: {fault}")
-    printer = KernelPrinter(file.root, spellings())
-    text = printer.text()
-    return "\n".join([*printer.helpers, text])
+    made = Function.of(Lowered(file.root, ""), spellings())
+    return "\n".join([*made.helpers, made.text])
 
 
 def _fault(sink: UOp) -> str:

@@ -3,6 +3,7 @@
 Nothing here starts a process, because the answers are part of every cache key.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
 def features() -> tuple[str, ...]:
@@ -38,6 +42,21 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@functools.cache
+def caches() -> dict[int, int]:
+    """Bytes of the first processor's caches for data, by level; {} if not known."""
+    found = {}
+    for folder in sorted(CACHES.glob("index*")):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            level, kind, size = (
+                (folder / name).read_text().strip()
+                for name in ("level", "type", "size")
+            )
+            if kind in ("Data", "Unified"):
+                found[int(level)] = int(size[:-1]) * _UNITS[size[-1]]
+    return found
 
 
 @functools.cache

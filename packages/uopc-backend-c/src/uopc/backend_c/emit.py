@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from uopc.backend_c.printer import KernelPrinter, global_buffers
 from uopc.backend_c.spellings import AnySpelling
-from uopc.backend_c.toolchain import stats
+from uopc.backend_c.target import current_target
+from uopc.backend_c.toolchain import CompilerNotFoundError, stats
+from uopc.config import get
 from uopc.kernelize import Kernel, Plan
-from uopc.runtime import lower
+from uopc.runtime import Lowered, Nest, lower_nest, nests_of
+from uopc.schedule import PLAIN, Target
 from uopc.uop import OpDef, Ops, UOp, toposort
 
 ENTRY = "uopc_run"
@@ -18,20 +22,57 @@ UNIT_COST = 8000
 
 _FUNCTION_COST = 200  # of a function besides its text
 
+# The function that runs the rounds of parallel loops: a loop, until a pool takes over.
+_PARALLEL = (
+    "void (*uopc_parallel)(void (*task)(void**, long), void** table, long rounds)"
+)
+_DECLARED = f"extern {_PARALLEL};\n"
+_DEFINED = f"""\
+static void uopc_serial(void (*task)(void**, long), void** table, long n) {{
+  for (long i = 0; i < n; i++) task(table, i);
+}}
+
+{_PARALLEL} = uopc_serial;
+"""
+
 Spellings = Mapping[OpDef, AnySpelling]
 
 
 @dataclass(frozen=True)
 class Function:
-    """One kernel's C function, and the helper functions that it calls."""
+    """The C function of one kernel, or of several in one loop nest.
 
+    Attributes:
+        name: its name.
+        text: its text, and before it that of functions that belong to it alone.
+        helpers: what has to come before that, once in a file.
+    """
+
+    name: str
     text: str
     helpers: tuple[str, ...]
+
+    @staticmethod
+    def of(lowered: Lowered, spellings: Spellings) -> Function:
+        """A loop program, printed, under a comment that says its schedule."""
+        printer = KernelPrinter(lowered.sink, spellings)
+        text = printer.text()
+        if lowered.schedule:
+            text = f"// {lowered.schedule}\n{text}"
+        declared = (_DECLARED,) if "uopc_parallel(" in text else ()
+        return Function(lowered.sink.arg, text, (*declared, *printer.helpers))
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it has parallel loops."""
+        return _DECLARED in self.helpers
 
     @property
     def prototype(self) -> str:
         """Its declaration."""
-        return self.text.partition(" {\n")[0] + ";"
+        found = re.search(rf"^void {self.name}\(.*\)(?= \{{$)", self.text, re.M)
+        assert found is not None
+        return f"{found[0]};"
 
     @property
     def cost(self) -> int:
@@ -52,7 +93,7 @@ class PlanText:
     @property
     def source(self) -> str:
         """All of it as one file."""
-        return _file(self.functions, [], self.entry)
+        return _file(self.functions, [], self._entry)
 
     def units(self) -> dict[str, str] | str:
         """Files of about equal cost, by name; a small plan is one text.
@@ -73,8 +114,14 @@ class PlanText:
         units = {
             f"part{i}": _file(part, [], "") for i, part in enumerate(parts) if part
         }
-        units["entry"] = _file((), [f.prototype for f in self.functions], self.entry)
+        units["entry"] = _file((), [f.prototype for f in self.functions], self._entry)
         return units
+
+    @property
+    def _entry(self) -> str:
+        """The entry point, after what all units need of parallel loops."""
+        parallel = any(f.parallel for f in self.functions)
+        return f"{_DEFINED}\n{self.entry}" if parallel else self.entry
 
 
 def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> str:
@@ -84,8 +131,9 @@ def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> s
 
 def print_kernel(ast: UOp, name: str, spellings: Spellings) -> tuple[str, list[str]]:
     """One kernel as C, and the helper functions it calls."""
-    printer = KernelPrinter(lower(ast, name), spellings)
-    return printer.text(), list(printer.helpers)
+    kernel = Kernel(name, ast, (), -1)
+    made = Function.of(lower_nest(Nest((kernel,)), name, _target()), spellings)
+    return made.text, list(made.helpers)
 
 
 def print_plan(plan: Plan, spellings: Spellings) -> str:
@@ -97,20 +145,38 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
     """The C of a plan's kernels, not yet put together."""
     functions: list[Function] = []
     calls: list[str] = []
-    loops: dict[tuple[UOp, int | None], UOp] = {}
+    found: dict[object, Lowered | None] = {}
     taken: set[str] = set()
-    for k in kernels:
-        # One pointer for what is read and written over: so restrict stays true.
-        which = k.ast, k.over_slot
-        if which not in loops:
-            loops[which] = lower(k.ast, _unused(k.name, taken), k.over_slot)
-            printer = KernelPrinter(loops[which], spellings)
-            functions.append(Function(printer.text(), tuple(printer.helpers)))
-            stats.kernels += 1
-        table = ", ".join(f"table[{i}]" for i in _arguments(k, loops[which]))
-        calls.append(f"  {loops[which].arg}({table});")
+    target = _target()
+    waiting = list(reversed(nests_of(kernels)))
+    while waiting:
+        nest = waiting.pop()
+        if nest.key not in found:
+            name = _unused(nest.name, taken)
+            made = found[nest.key] = lower_nest(nest, name, target)
+            if made is not None:
+                functions.append(Function.of(made, spellings))
+                stats.kernels += 1
+        lowered = found[nest.key]
+        if lowered is None:  # its kernels cannot be one loop nest after all
+            waiting += reversed(nest.apart())
+            continue
+        written = {u.src[0] for u in toposort([lowered.sink]) if u.op is Ops.STORE}
+        table = ", ".join(
+            f"table[{nest.buffer(b.arg.slot, b in written)}]"
+            for b in global_buffers(lowered.sink)
+        )
+        calls.append(f"  {lowered.sink.arg}({table});")
     entry = "\n".join([f"void {ENTRY}(void** table) {{", *calls, "}"])
     return PlanText(tuple(functions), entry)
+
+
+def _target() -> Target:
+    """The machine that is compiled for; where it is no matter, nobody is asked."""
+    try:
+        return current_target() if get("UOPC_OPT") else PLAIN
+    except CompilerNotFoundError:
+        return PLAIN  # to look at the text takes no compiler
 
 
 def _unused(name: str, taken: set[str]) -> str:
@@ -120,12 +186,3 @@ def _unused(name: str, taken: set[str]) -> str:
         candidate = f"{name}_n{n}"
     taken.add(candidate)
     return candidate
-
-
-def _arguments(kernel: Kernel, sink: UOp) -> list[int]:
-    """The plan buffers a kernel's C function takes, in order."""
-    written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
-    return [
-        kernel.out if b in written else kernel.args[b.arg.slot]
-        for b in global_buffers(sink)
-    ]

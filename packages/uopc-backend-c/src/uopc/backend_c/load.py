@@ -34,17 +34,23 @@ class Library:
 
     def function(self, name: str) -> Callable[..., Any]:
         """The function ``void name(void *)``, ready to be called with an address."""
-        if self._handle is None:
-            raise LoadError(f"{self.path} is closed: cannot take {name!r} from it")
-        try:
-            address = _ctypes.dlsym(self._handle._handle, name)
-        except OSError:
-            raise LoadError(f"{self.path} has no function {name!r}") from None
+        address = self.address(name)
+        if address is None:
+            raise LoadError(f"{self.path} has no function {name!r}")
         # Functions that CDLL gives are part of a cycle, so that the code would stay
         # in place until the collector comes; this one goes with its last user.
         pointer = _Function(address)
         pointer.library = self  # type: ignore[attr-defined]
         return pointer
+
+    def address(self, name: str) -> int | None:
+        """Where the function or variable of this name is; None if there is none."""
+        if self._handle is None:
+            raise LoadError(f"{self.path} is closed: cannot take {name!r} from it")
+        try:
+            return _ctypes.dlsym(self._handle._handle, name)
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Unload the library; closing twice is fine."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from uopc.backend_c import cache, room
+from uopc.backend_c import cache, cpu, room
 from uopc.backend_c.fingerprint import code_fingerprint
 from uopc.backend_c.toolchain import stats
 from uopc.config import get
@@ -32,14 +32,16 @@ def plan_key(plan: Plan, opt: int) -> str | None:
     code = code_fingerprint()
     if code is None:
         return None
-    return cache.digest([code, cache.target(opt), str(opt), _structure(plan)])
+    machine = f"{cache.target(opt)} {cpu.caches()} {cpu.cores()}"
+    return cache.digest([code, machine, str(opt), _structure(plan)])
 
 
 def _structure(plan: Plan) -> str:
     """All that the C of a plan depends on, as text."""
     number: dict[UOp, int] = {}
     rows = [
-        f"{k.name} {number.setdefault(k.ast, len(number))} {k.out} {k.args} {k.over}"
+        f"{k.name} {number.setdefault(k.ast, len(number))} {k.out} {k.args} {k.over} "
+        f"{k.joined} {k.passing}"
         for k in plan.kernels
     ]
     return "\n".join([*rows, to_uir(UOp(Ops.SINK, tuple(number), "kernels"))])

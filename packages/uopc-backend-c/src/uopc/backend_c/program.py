@@ -12,6 +12,7 @@ from uopc.backend_c import plans
 from uopc.backend_c.cache import build
 from uopc.backend_c.emit import ENTRY, PlanText, Spellings, plan_text
 from uopc.backend_c.load import Library, LoadError, load
+from uopc.backend_c.threads import use_pool
 from uopc.backend_c.toolchain import CompileError
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan
@@ -47,6 +48,7 @@ class CProgram:
         key = plans.plan_key(plan, self._opt)
         self._library = _remembered(key) or self._built(key)
         self._run = self._library.function(ENTRY)
+        use_pool(self._library)
 
     def _built(self, key: str | None) -> Library:
         units = self._text.units()
@@ -80,8 +82,7 @@ class CProgram:
 
     def __call__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
         """Run on one flat array per plan buffer: one native call."""
-        table = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
-        self._run(table)
+        self._run((ctypes.c_void_p * len(arrays))(*map(self.address, arrays)))
 
     def table(self, length: int) -> tuple[Callable[[Any], None], Any]:
         """The native function, and a table of addresses for it that is not filled."""
@@ -91,7 +92,10 @@ class CProgram:
         """What such a table has for an array."""
         if not array.size:
             return 0
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+        try:  # several times as fast as ``array.ctypes``
+            return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+        except TypeError:  # what is read only has no writable buffer
+            return array.ctypes.data
 
 
 def _remembered(key: str | None) -> Library | None:

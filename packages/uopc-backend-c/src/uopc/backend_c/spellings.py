@@ -4,6 +4,12 @@ A spelling is an expression over the operands' texts ``{0} {1} ...``, with
 ``{t}`` for the C type of the result, ``{s}`` for that of the first source,
 ``{f}`` for the suffix of float functions, and names for use in helper
 functions. A spelling that depends on the node is a function of it.
+
+On vectors ``{t}`` and ``{s}`` are vector types of ``{w}`` lanes, ``{m}`` and ``{u}``
+those of signed and unsigned integers as wide as the result's lanes, ``{sm}`` and
+``{su}`` as wide as the first source's, and ``{e}`` is the name of the result's element
+type. A bool is a mask, 0 or -1, whose type is ``{m}``; all masks that an op takes or
+gives are equally wide, as wide as its other operands.
 """
 
 from __future__ import annotations
@@ -13,11 +19,15 @@ from collections.abc import Callable
 from uopc.backend_c.half import HALF_CASTS
 from uopc.backend_c.spelling import Spelling
 from uopc.backend_c.types import c_literal
+from uopc.backend_c.vector_math import VECTOR_MATH
+from uopc.backend_c.vector_math.fma import FMA
 from uopc.dtype import DType
 from uopc.simplify import Bounds
 from uopc.uop import Literal, OpDef, Ops, UOp
 
 AnySpelling = Spelling | Callable[[UOp, Bounds], Spelling]
+
+_INLINE = "static inline __attribute__((always_inline)) "
 
 _FLOORDIV = Spelling(
     "uopc_floordiv_{n}({0},{1})",
@@ -79,7 +89,7 @@ def _floordiv(u: UOp, bounds: Bounds) -> Spelling:
     if u.dtype.is_float:
         return _FLOAT_DIV
     if _plain_division(u, bounds):
-        return Spelling("({0}/{1})")
+        return Spelling("({0}/{1})", vector=_by_constant(u, "/"))
     return _FLOORDIV if u.dtype.kind == "int" else _UNSIGNED_DIV
 
 
@@ -87,8 +97,17 @@ def _floormod(u: UOp, bounds: Bounds) -> Spelling:
     if u.dtype.is_float:
         return _FLOAT_MOD
     if _plain_division(u, bounds):
-        return Spelling("({0}%{1})")
+        return Spelling("({0}%{1})", vector=_by_constant(u, "%"))
     return _FLOORMOD if u.dtype.kind == "int" else _UNSIGNED_MOD
+
+
+def _by_constant(u: UOp, sign: str) -> str:
+    """Division of vectors, which is done by multiplying where the divisor is known.
+
+    Otherwise it is one by one anyway, and what is in unused lanes may be 0.
+    """
+    by = u.src[1]
+    return f"({{0}}{sign}{c_literal(by.arg)})" if by.op is Ops.CONST else ""
 
 
 def _shift(sign: str, name: str) -> Callable[[UOp, Bounds], Spelling]:
@@ -97,11 +116,17 @@ def _shift(sign: str, name: str) -> Callable[[UOp, Bounds], Spelling]:
         f"static inline {{t}} uopc_{name}_{{n}}({{t}} a, {{t}} b) {{{{\n"
         f"  return b < 8*sizeof(a) ? ({{t}})(a{sign}b) : 0;\n"
         "}}\n",
+        f"uopc_{name}_{{t}}({{0}},{{1}})",
+        f"{_INLINE}{{t}} uopc_{name}_{{t}}({{t}} a, {{t}} b) {{{{\n"
+        "  {t} bits = ({t}){{0}} + 8*sizeof(a[0]);\n"
+        f"  return (a {sign} (b & (bits - 1))) & ({{t}})(b < bits);\n"
+        "}}\n",
     )
 
     def spell(u: UOp, bounds: Bounds) -> Spelling:
         inside = bounds(u.src[1])[1] < u.dtype.bits
-        return Spelling(f"({{0}}{sign}{{1}})") if inside else helper
+        text = f"({{0}}{sign}{{1}})"
+        return Spelling(text, vector=text) if inside else helper
 
     return spell
 
@@ -109,12 +134,13 @@ def _shift(sign: str, name: str) -> Callable[[UOp, Bounds], Spelling]:
 def _cast(u: UOp, bounds: Bounds) -> Spelling:
     source = u.src[0].dtype
     if u.dtype.kind == "bool":
-        return Spelling("({0}!=0)")
+        return Spelling("({0}!=0)", vector="(({t})({0}!=({s}){{0}}))")
     if source.is_half or u.dtype.is_half:
         return HALF_CASTS[source.name, u.dtype.name]
     if source.is_float and u.dtype.is_int:
         return _saturating(source, u.dtype)
-    return Spelling("(({t}){0})")
+    value = "-{0}" if source.kind == "bool" else "{0}"
+    return Spelling("(({t}){0})", vector=f"__builtin_convertvector({value}, {{t}})")
 
 
 def _saturating(source: DType, target: DType) -> Spelling:
@@ -134,48 +160,87 @@ def _saturating(source: DType, target: DType) -> Spelling:
         f"static inline {{t}} {name}({{s}} x) {{{{\n"
         f"  return x != x || __builtin_fabs{f}(x) < 1 ? 0 : x >= {high} ? {top}"
         f" : x <= {low} ? {bottom} : ({{t}})x;\n}}}}\n",
+        f"{name}_x{{w}}({{0}})",
+        f"{_INLINE}{{t}} {name}_x{{w}}({{s}} x) {{{{\n"
+        f"  {{sm}} over = ({{sm}})(x >= {high}), under = ({{sm}})(x <= {low});\n"
+        f"  {{sm}} inside = ({{sm}})((x >= 1.0{f}) | (x <= -1.0{f})) & ~over & ~under;\n"
+        "  {s} some = ({s})(({sm})x & inside);\n"
+        f"  {{t}} high = ({{t}})__builtin_convertvector(over, {{m}}) & {top};\n"
+        f"  {{t}} low = ({{t}})__builtin_convertvector(under, {{m}}) & {bottom};\n"
+        "  return __builtin_convertvector(some, {t}) | high | low;\n}}\n",
     )
 
 
 def _max(u: UOp, bounds: Bounds) -> Spelling:
     nan = " || a != a" if u.dtype.is_float else ""
+    first = "({m})(a > b) | ({m})(a != a)" if u.dtype.is_float else "({m})(a > b)"
+    vector = Spelling(
+        "",
+        vector="uopc_max_{t}({0},{1})",
+        vector_helper=f"{_INLINE}{{t}} uopc_max_{{t}}({{t}} a, {{t}} b) {{{{\n"
+        f"  {{m}} first = {first};\n"
+        "  return ({t})((({m})a & first) | (({m})b & ~first));\n"
+        "}}\n",
+    )
+    if u.dtype.kind == "bool":
+        vector = Spelling("", vector="({0}|{1})")
     return Spelling(
         "uopc_max_{n}({0},{1})",
         "static inline {t} uopc_max_{n}({t} a, {t} b) {{\n"
         f"  return a > b{nan} ? a : b;\n"
         "}}\n",
+        vector.vector,
+        vector.vector_helper,
     )
 
 
-def _function(name: str) -> Spelling:
-    return Spelling(f"__builtin_{name}{{f}}({{0}})")
+def _less(u: UOp, bounds: Bounds) -> Spelling:
+    # Of masks, true is the smaller number.
+    sign = ">" if u.src[0].dtype.kind == "bool" else "<"
+    return Spelling("({0}<{1})", vector=f"(({{t}})({{0}}{sign}{{1}}))")
+
+
+def _everywhere(text: str) -> Spelling:
+    """The same text for scalars and for vectors."""
+    return Spelling(text, vector=text)
+
+
+_WHERE = Spelling(
+    "({0}?{1}:{2})",
+    vector="uopc_where_{t}({0},{1},{2})",
+    vector_helper=_INLINE + "{t} uopc_where_{t}({m} c, {t} a, {t} b) {{\n"
+    "  return ({t})((({m})a & c) | (({m})b & ~c));\n"
+    "}}\n",
+)
+
+
+def _fma(u: UOp, bounds: Bounds) -> Spelling:
+    return Spelling(
+        "__builtin_fma{f}({0},{1},{2})",
+        vector="uopc_fma_{t}({0},{1},{2})",
+        vector_helper=FMA[u.dtype.name],
+    )
 
 
 SPELLINGS: dict[OpDef, AnySpelling] = {
-    Ops.ADD: Spelling("({0}+{1})"),
-    Ops.MUL: Spelling("({0}*{1})"),
-    Ops.DIV: Spelling("({0}/{1})"),
-    Ops.RECIP: Spelling("(1.0{f}/{0})"),
+    Ops.ADD: _everywhere("({0}+{1})"),
+    Ops.MUL: _everywhere("({0}*{1})"),
+    Ops.DIV: _everywhere("({0}/{1})"),
+    Ops.RECIP: _everywhere("(1.0{f}/{0})"),
+    Ops.FMA: _fma,
     Ops.POW: Spelling("__builtin_pow{f}({0},{1})"),
     Ops.MAX: _max,
-    Ops.EXP2: _function("exp2"),
-    Ops.LOG2: _function("log2"),
-    Ops.SQRT: _function("sqrt"),
-    Ops.SIN: _function("sin"),
-    Ops.EXP: _function("exp"),
-    Ops.LOG: _function("log"),
-    Ops.LOG1P: _function("log1p"),
-    Ops.TANH: _function("tanh"),
-    Ops.COS: _function("cos"),
+    Ops.SQRT: Spelling("__builtin_sqrt{f}({0})"),
     Ops.CAST: _cast,
-    Ops.WHERE: Spelling("({0}?{1}:{2})"),
-    Ops.CMPLT: Spelling("({0}<{1})"),
-    Ops.CMPNE: Spelling("({0}!={1})"),
+    Ops.WHERE: _WHERE,
+    Ops.CMPLT: _less,
+    Ops.CMPNE: Spelling("({0}!={1})", vector="(({t})({0}!={1}))"),
     Ops.FLOORDIV: _floordiv,
     Ops.FLOORMOD: _floormod,
-    Ops.AND: Spelling("({0}&{1})"),
-    Ops.OR: Spelling("({0}|{1})"),
-    Ops.XOR: Spelling("({0}^{1})"),
+    Ops.AND: _everywhere("({0}&{1})"),
+    Ops.OR: _everywhere("({0}|{1})"),
+    Ops.XOR: _everywhere("({0}^{1})"),
     Ops.SHL: _shift("<<", "shl"),
     Ops.SHR: _shift(">>", "shr"),
+    **VECTOR_MATH,
 }

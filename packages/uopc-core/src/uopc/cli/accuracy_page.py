@@ -162,7 +162,7 @@ def _lists() -> list[str]:
     """What is not measured, by name."""
     lines = ["## Exact by definition", ""]
     lines += [f"- {why}: {_names(names)}." for why, names in EXACT.items()]
-    lines += ["", "## Not functions of numbers", ""]
+    lines += ["", "## Not measured", ""]
     classes, above = parts(), measured()
     for title, owners in OTHERS.items():
         every = sorted(n for owner in owners for n in names_of(classes[owner]))

@@ -20,6 +20,7 @@ from uopc.exports import on_demand
 
 if TYPE_CHECKING:
     from uopc.composite.contraction import diagonal, einsum
+    from uopc.composite.convolution import conv
     from uopc.composite.elementwise import (
         absolute,
         cos,
@@ -67,6 +68,7 @@ __all__ = [
     "broadcast_shape",
     "broadcast_to",
     "cat",
+    "conv",
     "cos",
     "cross_entropy",
     "cumulative",
@@ -124,6 +126,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "contraction": "diagonal einsum",
+            "convolution": "conv",
             "elementwise": "absolute cos exp gelu log log1p logsigmoid power relu "
             "sigmoid silu softplus square tanh",
             "gather": "from_end index_nodes one_hot_index scatter_add",

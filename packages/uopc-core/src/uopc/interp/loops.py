@@ -6,7 +6,7 @@ input stood for. Each loop is run as NumPy would not: one element at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,20 +44,28 @@ class _Runner:
         """Execute one statement."""
         if statement.op is Ops.END:
             loop, *body = statement.src
+            if loop.op is not Ops.RANGE:
+                self._if(loop, body)
+                return
             for i in range(loop.arg.extent):
                 self.ranges[loop] = loop.dtype.numpy.type(i)
                 for s in body:
                     self.run(s)
             return
         target, index, value = statement.src
-        values = self._evaluate(statement)
+        values = self._evaluate(statement, statement.src[1:])
         self.memory[target][_inside(values[index], target)] = values[value]
 
-    def _evaluate(self, statement: UOp) -> dict[UOp, Any]:
-        """The values of a statement's index and value."""
-        order = self.orders.get(statement)
+    def _if(self, condition: UOp, body: Sequence[UOp]) -> None:
+        if self._evaluate(condition, [condition])[condition]:
+            for s in body:
+                self.run(s)
+
+    def _evaluate(self, key: UOp, roots: Sequence[UOp]) -> dict[UOp, Any]:
+        """The values of some expressions, those that belong to ``key``."""
+        order = self.orders.get(key)
         if order is None:
-            order = self.orders[statement] = toposort(statement.src[1:])
+            order = self.orders[key] = toposort(roots)
         values: dict[UOp, Any] = {}
         with np.errstate(all="ignore"):
             for u in order:

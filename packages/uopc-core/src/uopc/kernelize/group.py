@@ -34,7 +34,7 @@ class Context(NamedTuple):
     kernel: UOp
     view: int  # an interned chain of movement ops
     pure: bool  # only elementwise ops and reshapes since the output
-    expanded: bool  # the last step repeats elements: an EXPAND, or rows by an index
+    expanded: bool  # the last step repeats elements: an EXPAND, or by an index
 
 
 def read(u: UOp) -> tuple[UOp, ...]:
@@ -98,7 +98,7 @@ class _Grouping:
         return {Context(u, 0, True, False)}
 
     def _worth_storing(self, u: UOp, contexts: set[Context]) -> bool:
-        if u.op.kind == "movement":
+        if u.op.kind == "movement" or (u.op is Ops.INDEX and _repeats(u)):
             return False  # its source is the better place
         cost = self.cost[u]
         if cost > EXPANDED_COST and any(c.expanded for c in contexts):
@@ -132,7 +132,8 @@ class _Grouping:
         # A reduction under a PERMUTE runs in its own order; the copy that
         # transposes is a kernel of its own.
         pure = c.pure and u.op is Ops.RESHAPE
-        grows = _places_rows(u) if apart else u.op is Ops.EXPAND and _repeats(u)
+        copies = u.op in (Ops.EXPAND, Ops.INDEX) and _repeats(u)
+        grows = _places_rows(u) if apart else copies
         kept = c.expanded and u.op in (Ops.RESHAPE, Ops.PERMUTE)
         return Context(c.kernel, view, pure, grows or kept)
 

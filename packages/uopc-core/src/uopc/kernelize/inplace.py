@@ -72,23 +72,29 @@ def _reached(users: Links, start: int) -> set[int]:
 
 
 def _fits(kernel: Kernel, buffers: Sequence[PlanBuffer], old: int) -> bool:
-    """Whether a kernel reads no element of ``old`` but the one that it writes next.
-
-    So it is where elementwise ops and reshapes alone lie in between.
-    """
+    """Whether a kernel reads no element of ``old`` but the one that it writes next."""
     given, out = buffers[old], buffers[kernel.out]
     if (given.size, given.dtype) != (out.size, out.dtype):
         return False
     if old not in kernel.args:
         return True
-    slot = kernel.args.index(old)
+    return kernel.args.index(old) not in elsewhere(kernel.ast)
+
+
+def elsewhere(ast: UOp) -> frozenset[int]:
+    """The numbers of the buffers of which a kernel reads other elements than its own.
+
+    Its own is the element at the place of the one that it computes. No other is read
+    where elementwise ops and reshapes alone lie in between.
+    """
+    found: set[int] = set()
     moved: set[UOp] = set()
-    for u in reversed(toposort([kernel.ast])):
-        if u in moved and u.op is Ops.BUFFER and u.arg.slot == slot:
-            return False
+    for u in reversed(toposort([ast])):
+        if u in moved and u.op is Ops.BUFFER:
+            found.add(u.arg.slot)
         if u in moved or not _keeps_place(u):
             moved.update(u.src)
-    return True
+    return frozenset(found)
 
 
 def _keeps_place(u: UOp) -> bool:

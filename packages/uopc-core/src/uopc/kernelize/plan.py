@@ -17,6 +17,7 @@ from uopc.dtype import DType
 from uopc.kernelize.constants import notice_miss
 from uopc.kernelize.group import choose_buffers, read
 from uopc.kernelize.inplace import Pair, written_over
+from uopc.kernelize.joining import join
 from uopc.kernelize.key import Key, graph_key
 from uopc.kernelize.order import possible_order, run_order
 from uopc.kernelize.prepare import prepare
@@ -44,6 +45,9 @@ class Kernel:
         over: the input whose memory ``out`` takes, if it is written in place. Of it the
             kernel reads no element but the one that it writes next, and no later kernel
             reads it.
+        joined: whether it may run in one loop nest with the kernel before it, each
+            element after that one's: see `uopc.kernelize.joining`.
+        passing: whether only kernels of that nest read what it writes.
     """
 
     name: str
@@ -51,6 +55,8 @@ class Kernel:
     args: tuple[int, ...]
     out: int
     over: int | None = None
+    joined: bool = False
+    passing: bool = False
 
     @property
     def over_slot(self) -> int | None:
@@ -237,10 +243,15 @@ def _in_order(
         [[place[j] for j in needs[i]] for i in first],
         [sizes[plan.kernels[i].out] for i in first],
     )
+    last = [first[i] for i in order]
     kernels = [
         replace(plan.kernels[i], over=over[i]) if i in over else plan.kernels[i]
-        for i in map(first.__getitem__, order)
+        for i in last
     ]
+    if get("UOPC_OPT"):
+        place = {i: n for n, i in enumerate(last)}
+        waits = [[place[j] for j in needs[i]] for i in last]
+        kernels = join(kernels, waits, plan.buffers)
     return replace(plan, kernels=tuple(kernels))
 
 

@@ -145,7 +145,9 @@ def uopc_register_batchings(register: BatchingRegister) -> None:
 def uopc_register_rewrites(register: RewritesRegister) -> None:
     """Add rewrite rules: call `register(stage, rules)`, for any number of stages.
 
-    Rules of several plugins add up, in the order in which the plugins load.
+    For the stage "simplify" they are `uopc.simplify.Rule` objects; for "schedule"
+    functions `(sink, target)` of the steps for a kernel, or None. Rules of several
+    plugins add up, in the order in which the plugins load.
     """
 
 

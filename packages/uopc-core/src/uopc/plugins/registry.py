@@ -32,8 +32,15 @@ class Command:
     run: Callable[[argparse.Namespace], int]
 
 
-# Where rules of plugins are applied.
-REWRITE_STAGES = ("simplify",)
+# Where rules of plugins are applied, and what a rule is there. It is known by what it
+# has, so that this file needs nothing of uopc.simplify.
+REWRITE_STAGES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "simplify": (
+        "a uopc.simplify.Rule",
+        lambda rule: hasattr(rule, "pattern") and callable(getattr(rule, "build", 0)),
+    ),
+    "schedule": ("a function (sink, target) of steps", callable),
+}
 
 
 @dataclass
@@ -97,10 +104,10 @@ class Staging:
             raise ValueError(f"there is no rewrite stage {stage!r}; stages: {known}")
         self._need_open()
         rules = list(rules)
+        what, is_one = REWRITE_STAGES[stage]
         for rule in rules:
-            # Known by what it has, so that this file needs nothing of uopc.simplify.
-            if not (hasattr(rule, "pattern") and callable(getattr(rule, "build", 0))):
-                raise TypeError(f"expected a uopc.simplify.Rule, got {rule!r}")
+            if not is_one(rule):
+                raise TypeError(f"expected {what}, got {rule!r}")
             self._staged.owners["rewrites", rule] = self._plugin
         self._staged.rewrites.setdefault(stage, []).extend(rules)
 

@@ -321,11 +321,14 @@ class _Rangeify:
 
 
 def _gathering(roots: Sequence[UOp]) -> list[UOp]:
-    """The roots with reductions for SCATTER_ADDs: each element gathers its sum."""
+    """The roots with plain reductions for those that are written as such.
+
+    So each element of a SCATTER_ADD gathers its sum.
+    """
     new: dict[UOp, UOp] = {}
     for u in toposort(roots):
         v = new[u] = u.with_src(tuple([new[s] for s in u.src]))
-        if v.op is Ops.SCATTER_ADD and v.op.lower is not None:
+        if v.op.kind == "reduce" and v.op.lower is not None:
             new[u] = v.op.lower(v)
     return [new[r] for r in roots]
 

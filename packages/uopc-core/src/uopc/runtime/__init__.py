@@ -9,6 +9,7 @@ from uopc.runtime.buffers import (
     next_version,
     release,
 )
+from uopc.runtime.pages import release_memory
 
 if TYPE_CHECKING:
     from uopc.runtime.backends import (
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     )
     from uopc.runtime.counters import Stats, count, stats
     from uopc.runtime.jitting.function import Jitted, jit
-    from uopc.runtime.lower import lower
     from uopc.runtime.memory import MemoryPlan, plan_memory
+    from uopc.runtime.nests import Nest, lower_nest, nests_of
     from uopc.runtime.origins import record_gradient, record_lines, recording
+    from uopc.runtime.passes import Lowered, lower
     from uopc.runtime.profiling import KernelRun, Profile, profile
     from uopc.runtime.run import realize
     from uopc.runtime.steps import KernelWork
@@ -31,7 +33,9 @@ __all__ = [
     "Jitted",
     "KernelRun",
     "KernelWork",
+    "Lowered",
     "MemoryPlan",
+    "Nest",
     "Profile",
     "Program",
     "Stats",
@@ -41,6 +45,8 @@ __all__ = [
     "default_backend",
     "jit",
     "lower",
+    "lower_nest",
+    "nests_of",
     "new_buffer",
     "next_version",
     "plan_memory",
@@ -50,6 +56,7 @@ __all__ = [
     "record_lines",
     "recording",
     "release",
+    "release_memory",
     "stats",
 ]
 
@@ -61,9 +68,10 @@ if not TYPE_CHECKING:
             "backends": "Backend Program backend_named default_backend",
             "counters": "Stats count stats",
             "jitting.function": "Jitted jit",
-            "lower": "lower",
             "memory": "MemoryPlan plan_memory",
+            "nests": "Nest lower_nest nests_of",
             "origins": "record_gradient record_lines recording",
+            "passes": "Lowered lower",
             "profiling": "KernelRun Profile profile",
             "run": "realize",
             "steps": "KernelWork",

@@ -6,6 +6,7 @@ earlier keep the value they were built on. Data lives as long as its node.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import sys
 import weakref
@@ -16,11 +17,14 @@ import numpy as np
 
 from uopc.dtype import DType, from_numpy, u8
 from uopc.runtime.capture import note_data
+from uopc.runtime.pages import pool
 from uopc.uop import FIRST_LIVE_SLOT, Literal, UOp
 
 Array = np.ndarray[Any, Any]
 
 ALIGNMENT = 64
+# From so many bytes on, arrays have pages of their own, which are kept for the next.
+POOLED = 1 << 16
 
 _slots = itertools.count(FIRST_LIVE_SLOT)
 _versions = itertools.count(1)
@@ -30,11 +34,25 @@ _released: weakref.WeakKeyDictionary[UOp, str] = weakref.WeakKeyDictionary()
 
 
 def empty(size: int, dtype: DType) -> Array:
-    """A flat array whose first byte lies on a cache line's start."""
+    """A flat array whose first byte lies on a cache line's start; of any content.
+
+    Its base is no array. So whatever views it refers to it, not to its base, and its
+    references tell whether anybody else has the memory.
+    """
     nbytes = size * dtype.itemsize
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes].view(dtype.storage)
+    if nbytes >= POOLED:
+        return pool.array(size, dtype.storage)
+    pool.tidy()
+    raw = bytearray(nbytes + ALIGNMENT)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(raw)) % ALIGNMENT
+    return np.ndarray(size, dtype.storage, raw, start)
+
+
+def copied(array: Array, dtype: DType) -> Array:
+    """A copy of a flat array of the dtype's ``storage``, in memory of `empty`."""
+    new = empty(array.size, dtype)
+    new[:] = array
+    return new
 
 
 def filled(size: int, constant: Literal) -> Array:
@@ -102,15 +120,15 @@ def put_back(node: UOp, array: Array) -> None:
     _released.pop(node, None)
 
 
-def _references(node: UOp) -> tuple[int, int]:
-    """How many references there are to the array of a node, and to what it views."""
+def _references(node: UOp) -> int:
+    """How many references there are to the array of a node; 0 if they tell nothing."""
     array = _data[node]
-    return sys.getrefcount(array), sys.getrefcount(array.base)
+    return 0 if isinstance(array.base, np.ndarray) else sys.getrefcount(array)
 
 
 @cache
-def _alone() -> tuple[int, int]:
-    """The references to memory of `empty` that only a node has.
+def _alone() -> int:
+    """The references to an array that only a node has.
 
     They are counted, as what is counted besides differs between versions of Python.
     """

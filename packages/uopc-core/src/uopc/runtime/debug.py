@@ -65,5 +65,6 @@ def _summary(plan: Plan, memory: MemoryPlan, backend: str, number: int) -> str:
         out = plan.buffers[k.out]
         reads = ", ".join(map(str, k.args))
         place = f"{k.out}" if k.over is None else f"{k.out} over {k.over}"
-        lines.append(f"  {k.name}: {out.dtype}[{out.size}] {place} <- {reads}")
+        joined = ", joined" if k.joined else ""
+        lines.append(f"  {k.name}: {out.dtype}[{out.size}] {place} <- {reads}{joined}")
     return "\n".join(lines)

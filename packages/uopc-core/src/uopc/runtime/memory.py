@@ -75,7 +75,10 @@ def plan_memory(plan: Plan) -> MemoryPlan:
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for step, k in enumerate(plan.kernels):
+    step = -1
+    for k in plan.kernels:
+        # What one loop nest touches is alive at once.
+        step += not k.joined
         first[k.out] = step
         for i in (k.out, *k.args):
             last[i] = step

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from uopc.config import get
-from uopc.dtype import DType, u8
+from uopc.dtype import u8
 from uopc.kernelize import Plan, make_plan, plan_graph
 from uopc.runtime.backends import Backend, Program, default_backend, made_once
-from uopc.runtime.buffers import buffer_data, empty
+from uopc.runtime.buffers import buffer_data, copied, empty
 from uopc.runtime.counters import count
 from uopc.runtime.debug import show_plan
 from uopc.runtime.memory import MemoryPlan, plan_memory
@@ -186,7 +186,7 @@ class Work:
         nbytes = arena.nbytes
         for old in runnable.over.values():
             if self.inputs[old] not in spare:  # somebody reads it later
-                arrays[old] = _copied(arrays[old], buffers[old].dtype)
+                arrays[old] = copied(arrays[old], buffers[old].dtype)
                 nbytes += buffers[old].nbytes
         for i in range(len(arrays), len(buffers)):
             b = buffers[i]
@@ -215,12 +215,6 @@ class Work:
             if made and home in spare and home not in read:
                 bound.setdefault(out, spare[home])
         return bound
-
-
-def _copied(array: Array, dtype: DType) -> Array:
-    new = empty(array.size, dtype)
-    new[:] = array
-    return new
 
 
 def call_program(run: Run, written: Sequence[int]) -> None:

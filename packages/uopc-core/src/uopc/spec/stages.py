@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from uopc.dtype import void
+from uopc.dtype import boolean, void
 from uopc.uir import to_uir
 from uopc.uop import Ops, UOp, toposort
 
@@ -31,8 +31,9 @@ def _scalar(u: UOp) -> bool:
 
 def _statement_body(u: UOp) -> bool:
     if u.op is Ops.END:
-        loop, body = u.src[:1], u.src[1:]
-        return loop[0].op is Ops.RANGE and all(_is_statement(s) for s in body)
+        what, *body = u.src
+        runs = what.op is Ops.RANGE or (what.dtype, what.shape) == (boolean, ())
+        return runs and all(_is_statement(s) for s in body)
     return u.op is not Ops.SINK or all(_is_statement(s) for s in u.src)
 
 

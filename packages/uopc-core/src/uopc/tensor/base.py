@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, Union
 import numpy as np
 
 from uopc.composite import broadcast_shape, broadcast_to
-from uopc.dtype import DType, as_dtype, boolean, promote, promote_scalar
+from uopc.dtype import DType, as_dtype, boolean, from_numpy, promote, promote_scalar
 from uopc.runtime import buffer_data, new_buffer
-from uopc.runtime.buffers import empty, filled
+from uopc.runtime.buffers import copied, empty, filled
 from uopc.runtime.capture import capturing, note_change, note_read
 from uopc.runtime.origins import record_lines, recording
 from uopc.runtime.values import (
@@ -192,7 +192,7 @@ class Base:
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array of its own; of bf16, as f32."""
         values = self.dtype.load(self._memory())
-        return values.reshape(self.shape).copy()
+        return copied(values, from_numpy(values.dtype)).reshape(self.shape)
 
     def _memory(self) -> np.ndarray[Any, Any]:
         """The flat array that holds the value, computed now if it was not."""
@@ -354,8 +354,7 @@ def _rebuilt(
     requires_grad: bool,
 ) -> Base:
     """The tensor that ``__reduce__`` took apart, in memory of its own."""
-    flat = empty(memory.size, dtype)
-    flat[:] = memory
+    flat = copied(memory, dtype)
     return kind(new_buffer(flat, dtype).reshape(shape), requires_grad=requires_grad)
 
 

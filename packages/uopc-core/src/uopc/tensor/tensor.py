@@ -11,9 +11,9 @@ from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.runtime.capture import note_change
 from uopc.runtime.values import cut, held, live_tensors, realize_all
 from uopc.tensor.base import Base
+from uopc.tensor.convolution import Convolution
 from uopc.tensor.keywords import explain_keywords
 from uopc.tensor.movement import _shape_of
-from uopc.tensor.order import Order
 from uopc.tensor.random import default as generator
 from uopc.uop import Literal, Ops, UOp, substitute, toposort
 
@@ -32,7 +32,7 @@ _REFLECTED = {
 
 
 @explain_keywords
-class Tensor(Order):
+class Tensor(Convolution):
     """A lazy array of numbers.
 
     Operations build a graph; ``numpy()``, ``item()`` or ``realize()`` compute

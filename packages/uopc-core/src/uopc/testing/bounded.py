@@ -64,6 +64,8 @@ def bounded_step(u: UOp, sources: Sequence[Bounded]) -> Bounded:
             error = _indexed(u, sources)
         elif u.op is Ops.SCATTER_ADD:
             error = _scattered(u, value, sources)
+        elif u.op is Ops.CONV:
+            error = _convolved(u, value, *sources)
         elif u.op is Ops.WHERE:
             cond, a, b = sources
             error = np.where(cond.value, a.error, b.error)
@@ -215,5 +217,22 @@ def _scattered(u: UOp, value: Array, sources: Sequence[Bounded]) -> Array:
     if u.dtype.is_half:
         rounding = rounding + _ulp(value, u.dtype)
     total = total + np.where(total > 0, rounding, 0)
+    total = np.where(np.isfinite(value) | np.isinf(total), total, 0)
+    return np.asarray(np.where(np.isnan(total), np.inf, total))
+
+
+def _convolved(u: UOp, value: Array, x: Bounded, w: Bounded) -> Array:
+    """Sums of products, in any order: at most one term for each pair of elements."""
+    meaning: Any = u.op.numpy
+    a, b = (np.abs(s.value.astype(float)) for s in (x, w))
+    with np.errstate(all="ignore"):
+        total = meaning(u, x.error, b + w.error) + meaning(u, a, w.error)
+        if value.dtype.kind != "f":
+            return np.where(total > 0, np.inf, 0)
+        size = meaning(u, a + x.error, b + w.error)
+    count = np.prod(np.minimum(a.shape[2:], b.shape[2:]))
+    total = total + count * float(np.finfo(u.dtype.wide.numpy).eps) * size
+    if u.dtype.is_half:  # accumulated in f32 and rounded at the end
+        total = total + np.where(total > 0, _ulp(value, u.dtype), 0)
     total = np.where(np.isfinite(value) | np.isinf(total), total, 0)
     return np.asarray(np.where(np.isnan(total), np.inf, total))

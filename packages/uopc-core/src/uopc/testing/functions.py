@@ -118,8 +118,9 @@ EXACT: dict[str, tuple[str, ...]] = {
 OTHERS: dict[str, tuple[str, ...]] = {
     "Movement and indexing, which copy elements": ("Movement", "Gather", "SetItem"),
     "Constructors, values and gradients": ("Base", "Tensor"),
+    "Sums of products, with the errors of `x @ y`": ("Convolution",),
 }
-"""What computes nothing with numbers, by the class that defines it."""
+"""What computes nothing with numbers, or nothing new, by the class that defines it."""
 
 
 def names_of(kind: type) -> list[str]:

@@ -3,6 +3,7 @@
 from uopc.uop.arguments import (
     FIRST_LIVE_SLOT,
     BufferArg,
+    ConvArg,
     ParamArg,
     RangeArg,
     ReduceArg,
@@ -23,6 +24,7 @@ __all__ = [
     "FIRST_LIVE_SLOT",
     "REQUIRED",
     "BufferArg",
+    "ConvArg",
     "Field",
     "Literal",
     "OpDef",

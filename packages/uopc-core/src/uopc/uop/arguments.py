@@ -55,3 +55,18 @@ class ReduceArg(NamedTuple):
 
     op: OpDef
     n: int
+
+
+class ConvArg(NamedTuple):
+    """How a CONV's positions meet: ``a * u == b * t + c * j + e`` along each axis.
+
+    ``lengths`` are the result's along its spatial axes; ``second`` is 1 where the
+    second source's axis comes before the first one's in the result.
+    """
+
+    lengths: tuple[int, ...]
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+    e: tuple[int, ...]
+    second: int

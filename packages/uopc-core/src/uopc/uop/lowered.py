@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from uopc.dtype import f64
+from uopc.dtype import f64, i64
 
 if TYPE_CHECKING:
     from uopc.uop.node import UOp
+    from uopc.uop.opdef import OpDef
 
 
 def cos(u: UOp) -> UOp:
@@ -44,3 +45,24 @@ def power(u: UOp) -> UOp:
     result = (minus & odd).where(-result, result)
     none = (x < 0.0) & (size < math.inf) & fraction
     return none.where(x.const_like(math.nan), result).cast(u.dtype)
+
+
+def scatter_add(u: UOp, iota: OpDef, add: OpDef) -> UOp:
+    """For every element, the sum over all positions of what is meant for it."""
+    g, *idx = u.src
+    at = idx[0].shape
+    rank, extra = len(u.shape), len(g.shape) - len(at)
+    axes = [*range(len(at), len(g.shape)), *range(len(at))]
+    ones = (1,) * (rank - extra)
+    every = u.shape + at
+    terms = g.permute(axes).reshape((*ones, *u.shape[rank - extra :], *at))
+    terms = terms.expand(every)
+    for axis, (i, n) in enumerate(zip(idx, u.arg, strict=True)):
+        # 64 bits hold every position whatever the index's own type.
+        i = i.cast(i64).reshape((1,) * rank + at).expand(every)
+        place = type(u)(iota, (), n).cast(i64)
+        shape = [n if k == axis else 1 for k in range(len(every))]
+        meant = i.eq(place.reshape(shape).expand(every))
+        terms = meant.where(terms, terms.const_like(0))
+    total = terms.reduce(add, len(at)) if at else terms
+    return total + 0  # from 0 on: a single negative zero is none any more

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uopc.dtype import DTYPES, boolean, i32, i64
-from uopc.uop import infer, lowered, meanings
+from uopc.dtype import DTYPES, boolean, i32
+from uopc.uop import convolution, infer, lowered, meanings
 from uopc.uop.casting import cast_array
 from uopc.uop.opdef import Field, OpDef
 
@@ -26,27 +26,6 @@ INTEGER = ("int", "uint")
 ANY = ("bool", "int", "uint", "float")
 BITS = ("bool", "int", "uint")
 FLOAT = ("float",)
-
-
-def _scatter_add_lowered(u: UOp) -> UOp:
-    """For every element, the sum over all positions of what is meant for it."""
-    g, *idx = u.src
-    at = idx[0].shape
-    rank, extra = len(u.shape), len(g.shape) - len(at)
-    axes = [*range(len(at), len(g.shape)), *range(len(at))]
-    ones = (1,) * (rank - extra)
-    every = u.shape + at
-    terms = g.permute(axes).reshape((*ones, *u.shape[rank - extra :], *at))
-    terms = terms.expand(every)
-    for axis, (i, n) in enumerate(zip(idx, u.arg, strict=True)):
-        # 64 bits hold every position whatever the index's own type.
-        i = i.cast(i64).reshape((1,) * rank + at).expand(every)
-        place = _node(u, Ops.IOTA, (), n).cast(i64)
-        shape = [n if k == axis else 1 for k in range(len(every))]
-        meant = i.eq(place.reshape(shape).expand(every))
-        terms = meant.where(terms, terms.const_like(0))
-    total = terms.reduce(Ops.ADD, len(at)) if at else terms
-    return total + 0  # from 0 on: a single negative zero is none any more
 
 
 # Examples of ops, as their rows give them: ``x`` is a placeholder of shape (2, 3).
@@ -84,6 +63,19 @@ def _scattered(x: UOp) -> list[UOp]:
         _node(x, Ops.SCATTER_ADD, flat, (2, 3)),
         _node(x, Ops.SCATTER_ADD, (rows, places * 2 + -2), (5,)),
     ]
+
+
+def _convolutions(x: UOp) -> list[UOp]:
+    """Of rows with steps, with gaps and padding, transposed, and of two axes."""
+    rows, taps = x.reshape((1, 1, 2, 3)), x.flip((1,)).reshape((1, 1, 2, 3))
+    square, ones = x.reshape((1, 1, 1, 2, 3)), (1, 1)
+    pairs = (rows, taps), (rows, taps), (square, square)
+    meet = (
+        ((3,), (1,), (2,), (1,), (-2,), 0),
+        ((5,), (2,), (-1,), (1,), (1,), 1),
+        ((2, 2), ones, ones, (1, 2), (0, -1), 0),
+    )
+    return [_node(x, Ops.CONV, *both) for both in zip(pairs, meet, strict=True)]
 
 
 def _loop(x: UOp, kind: str = "serial") -> UOp:
@@ -351,7 +343,18 @@ class Ops:
         "Zeros to which the slices of the first source are added at the given leading "
         "indices, in their order; out of range adds nothing.",
         arg=(Field("lengths", "ints"),), numpy=meanings.scatter_add,
-        samples=_scattered, lower=_scatter_add_lowered,
+        samples=_scattered, lower=lambda u: lowered.scatter_add(u, Ops.IOTA, Ops.ADD),
+    )  # fmt: skip
+    CONV = OpDef(
+        "conv", "reduce", 2, convolution.infer,
+        "Sums of x[u] * w[t] where a * u == b * t + c * j + e along each axis: (A, G, "
+        "C, *u) and (G, B, C, *t) give (A, G, B, *j), or (G, B, A, *j) if second.",
+        arg=(
+            *(Field(name, "ints") for name in ("lengths", "a", "b", "c", "e")),
+            Field("second", "int", positional=False, default=0),
+        ),
+        numpy=convolution.meaning, samples=_convolutions,
+        lower=lambda u: convolution.lowered(u, Ops.IOTA, Ops.ADD),
     )  # fmt: skip
     STAGE = OpDef(
         "stage", "select", None, infer.stage,
@@ -377,7 +380,8 @@ class Ops:
     )  # fmt: skip
     END = OpDef(
         "end", "loop", None, infer.effect,
-        "Run the statements after the first source for each value of that range.",
+        "Run the statements after the first source for each value of that range; or, "
+        "where it is a bool, if that is true.",
         differentiable=False, samples=lambda x: (_end(x),),
     )  # fmt: skip
     SINK = OpDef(

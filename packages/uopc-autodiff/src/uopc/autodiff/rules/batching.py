@@ -73,6 +73,30 @@ def _scatter_add(u: UOp, src: Sources, has: Flags) -> UOp:
     return UOp(Ops.SCATTER_ADD, (g, _places(idx[0]), *idx), lengths)
 
 
+def _conv(u: UOp, src: Sources, has: Flags) -> UOp:
+    """The batch joins the axis of its source that the other one does not have.
+
+    If both have it, it joins the groups.
+    """
+    x, w = src
+    n, further = _length(src, has), u.shape[3:]
+    lead, second = list(u.shape[:3]), u.arg.second
+    if all(has):
+        x = _moved(x, 0, 1)  # (A, n, G, C, ...)
+        x = x.reshape((x.shape[0], n * x.shape[2], *x.shape[3:]))
+        w = w.reshape((n * w.shape[1], *w.shape[2:]))
+        place = 0 if second else 1
+    elif has[0]:
+        x = x.reshape((n * x.shape[1], *x.shape[2:]))
+        place = 2 if second else 0
+    else:
+        w = _moved(w, 0, 1)  # (G, n, B, C, ...)
+        w = w.reshape((w.shape[0], n * w.shape[2], *w.shape[3:]))
+        place = 1 if second else 2
+    lead.insert(place, n)
+    return _moved(UOp(Ops.CONV, (x, w), u.arg).reshape((*lead, *further)), place, 0)
+
+
 def _stage(u: UOp, src: Sources, has: Flags) -> UOp:
     if u.arg.startswith("custom_"):
         n = _length(src, has)
@@ -141,5 +165,6 @@ RULES: dict[OpDef, Rule] = {
     Ops.STACK: _stack,
     Ops.INDEX: _index,
     Ops.SCATTER_ADD: _scatter_add,
+    Ops.CONV: _conv,
     Ops.STAGE: _stage,
 }

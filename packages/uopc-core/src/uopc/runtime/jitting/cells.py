@@ -21,7 +21,7 @@ import numpy as np
 
 from uopc.dtype import DType, f32
 from uopc.runtime.backends import Program
-from uopc.runtime.buffers import buffer_data, empty, new_buffer, next_version
+from uopc.runtime.buffers import buffer_data, copied, empty, new_buffer, next_version
 from uopc.runtime.counters import count
 from uopc.runtime.values import Holder, cut, held, lock, realize_all
 from uopc.uop import Ops, UOp
@@ -227,8 +227,7 @@ def _move(t: Holder) -> None:
     node = held(t.uop)
     assert node is not None
     old = buffer_data(node)
-    array = empty(old.size, node.dtype)
-    array[:] = old
+    array = copied(old, node.dtype)
     count(bytes_allocated=array.nbytes)
     with lock:
         t.uop = next_version(node, array).reshape(t.shape)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from uopc.runtime.backends import Program
-from uopc.runtime.buffers import buffer_data, empty, new_buffer
+from uopc.runtime.buffers import buffer_data, copied, new_buffer
 from uopc.runtime.jitting.cells import (
     Argument,
     Cell,
@@ -142,9 +142,7 @@ def shown(kind: type, view: UOp, is_cut: bool) -> Any:
     if is_cut:
         node = held(view)
         assert node is not None
-        array = empty(node.arg.size, node.dtype)
-        array[:] = buffer_data(node)
-        node = new_buffer(array, node.dtype)
+        node = new_buffer(copied(buffer_data(node), node.dtype), node.dtype)
         cut.add(node)
         view = node.reshape(view.shape)
     return tensor_of(kind, view)

@@ -1,0 +1,41 @@
+"""Stores that bypass the cache, where the machine has them."""
+
+from __future__ import annotations
+
+INLINE = "static inline __attribute__((always_inline)) "
+
+# Of a vector that is not aligned there is no such store. gcc has a builtin for each
+# size, clang one for all.
+_STREAM = """\
+{inline}void uopc_stream_{t}({c}* p, {t} v) {{
+  typedef long long words __attribute__((vector_size({size}), may_alias));
+  if ((unsigned long long)p % {size}) *({t}_mem*)p = v;
+#if defined(__clang__)
+  else __builtin_nontemporal_store((words)v, (words*)p);
+#elif defined(__SSE2__) && {size} == 16
+  else __builtin_ia32_movntdq((words*)p, (words)v);
+#elif defined(__AVX__) && {size} == 32
+  else __builtin_ia32_movntdq256((words*)p, (words)v);
+#elif defined(__AVX512F__) && {size} == 64
+  else __builtin_ia32_movntdq512((words*)p, (words)v);
+#else
+  else *({t}_mem*)p = v;
+#endif
+}}
+"""
+
+FENCE = f"""\
+{INLINE}void uopc_fence(void) {{
+#if defined(__SSE2__)
+  __builtin_ia32_sfence();
+#else
+  __sync_synchronize();
+#endif
+}}
+"""
+"""What waits until all such stores of this thread can be seen by others."""
+
+
+def stream_helper(t: str, element: str, size: int) -> str:
+    """The function ``uopc_stream_T`` for vectors of ``size`` bytes."""
+    return _STREAM.format(inline=INLINE, t=t, c=element, size=size)

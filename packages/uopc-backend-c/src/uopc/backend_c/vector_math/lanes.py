@@ -1,0 +1,94 @@
+"""What the functions on vectors are made of, and how their texts are put together.
+
+A text has the fields of a vector helper: ``{t}`` for the vector's type, ``{m}`` and
+``{u}`` for signed and unsigned integers as wide, ``{w}`` for the number of lanes. What
+differs between f32 and f64 is written ``@NAME@``, and `fill` puts it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Helpers = dict[str, tuple[str, ...]]
+"""Definitions in the order in which C needs them, by the element's type."""
+
+INLINE = "static inline __attribute__((always_inline)) "
+
+SPLAT = (
+    INLINE
+    + """\
+{t} uopc_splat_{t}(double c) {{
+  {t} zero = {{0}};
+  return (__typeof__(zero[0]))c - zero;
+}}
+"""
+)
+"""A constant in every lane."""
+
+# gcc makes a blend of this, clang also a minimum where one fits.
+SELECT = (
+    INLINE
+    + """\
+{t} uopc_select_{t}({m} mask, {t} a, {t} b) {{
+  return ({t})((mask & ({m})a) | (~mask & ({m})b));
+}}
+"""
+)
+"""``a`` where the mask is set, else ``b``."""
+
+CLAMP = (
+    INLINE
+    + """\
+{t} uopc_clamp_{t}({t} x, double low, double high) {{
+  {t} l = uopc_splat_{t}(low), h = uopc_splat_{t}(high);
+  x = uopc_select_{t}(({m})(h < x), h, x);
+  return uopc_select_{t}(({m})(l > x), l, x);
+}}
+"""
+)
+"""``x`` between two bounds; NaN stays."""
+
+STEP = (
+    INLINE
+    + """\
+{t} uopc_step_{t}({t} p, {t} x, double c) {{
+  return uopc_fma_{t}(p, x, uopc_splat_{t}(c));
+}}
+"""
+)
+"""One step of Horner's rule."""
+
+ANY = (
+    INLINE
+    + """\
+int uopc_any_{t}({m} mask) {{
+  typedef long long words __attribute__((vector_size(@SIZE@*{w})));
+  words v = (words)mask;
+#if defined(__AVX__) && @SIZE@*{w} == 32
+  return !__builtin_ia32_ptestz256(v, v);
+#elif defined(__AVX512F__) && @SIZE@*{w} == 64 && !defined(__clang__)
+  return __builtin_ia32_ptestmq512(v, v, -1);
+#else
+  long long any = 0;
+  for (int i = 0; i < @SIZE@*{w}/8; i++) any |= v[i];
+  return any != 0;
+#endif
+}}
+"""
+)
+"""Whether the mask is set in some lane; ``@SIZE@`` is the bytes of one."""
+
+
+def fill(text: str, constants: Mapping[str, str]) -> str:
+    """The text with each ``@NAME@`` replaced."""
+    for name, value in constants.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def horner(variable: str, coefficients: Sequence[str]) -> str:
+    """Statements that leave a polynomial in ``p``; the highest power comes first."""
+    lines = [f"  {{t}} p = uopc_splat_{{t}}({coefficients[0]});"]
+    for c in coefficients[1:]:
+        lines.append(f"  p = uopc_step_{{t}}(p, {variable}, {c});")
+    return "\n".join(lines)

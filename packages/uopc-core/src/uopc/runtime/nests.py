@@ -1,0 +1,110 @@
+"""Kernels that are lowered together: each one alone, or several as one loop nest."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from uopc.config import get
+from uopc.kernelize import Kernel
+from uopc.runtime.passes import Lowered, make_loops, one_nest, schedule
+from uopc.uop import Ops, UOp, substitute, toposort
+
+if TYPE_CHECKING:
+    from uopc.schedule import Target
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Kernels of a plan that one loop program computes, in their order."""
+
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, or the first one's and how many they are."""
+        first, count = self.kernels[0].name, len(self.kernels)
+        return first if count == 1 else f"{first}_x{count}"
+
+    @property
+    def key(self) -> Hashable:
+        """What its program depends on: equal nests need but one."""
+        return tuple(
+            (
+                k.ast,
+                k.over_slot,
+                k.passing,
+                *(self._number(b) for b in (*k.args, k.out)),
+            )
+            for k in self.kernels
+        )
+
+    def apart(self) -> list[Nest]:
+        """Its kernels, each alone."""
+        return [Nest((k,)) for k in self.kernels]
+
+    def buffer(self, slot: int, written: bool) -> int:
+        """The plan buffer behind a buffer of its program."""
+        if len(self.kernels) > 1:
+            return list(self._slots)[slot]
+        (k,) = self.kernels
+        return k.out if written else k.args[slot]
+
+    def renumbered(self, i: int, sink: UOp) -> UOp:
+        """The program of kernel ``i``, with one number for each memory of the nest."""
+        k = self.kernels[i]
+        nodes = toposort([sink])
+        written = {u.src[0] for u in nodes if u.op is Ops.STORE}
+        changes: dict[UOp, UOp] = {}
+        for b in nodes:
+            if b.op is Ops.BUFFER and b.arg.space == "global":
+                slot = self._number(k.out if b in written else k.args[b.arg.slot])
+                changes[b] = UOp.buffer(b.arg.size, b.dtype, slot)
+        return substitute([sink], changes)[0]
+
+    def passing(self) -> list[int]:
+        """The numbers of what no other kernel of the plan reads."""
+        return [self._number(k.out) for k in self.kernels if k.passing]
+
+    def _number(self, buffer: int) -> int:
+        return self._slots[self._homes.get(buffer, buffer)]
+
+    @cached_property
+    def _homes(self) -> dict[int, int]:
+        """The input behind each output that is written over one."""
+        return {k.out: k.over for k in self.kernels if k.over is not None}
+
+    @cached_property
+    def _slots(self) -> dict[int, int]:
+        """Plan buffers by first visit, one for each memory."""
+        found: dict[int, int] = {}
+        for k in self.kernels:
+            for b in (*k.args, k.out):
+                found.setdefault(self._homes.get(b, b), len(found))
+        return found
+
+
+def nests_of(kernels: Iterable[Kernel]) -> list[Nest]:
+    """The kernels of a plan as its marks group them; at level 0 each one alone."""
+    groups: list[list[Kernel]] = []
+    for k in kernels:
+        if k.joined and groups and get("UOPC_OPT"):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return [Nest(tuple(group)) for group in groups]
+
+
+def lower_nest(nest: Nest, name: str, target: Target | None = None) -> Lowered | None:
+    """The scheduled loop program of a nest; None if its kernels must stay apart."""
+    if len(nest.kernels) == 1:
+        (k,) = nest.kernels
+        return schedule(make_loops(k.ast, name, k.over_slot), target)
+    parts = [
+        nest.renumbered(i, make_loops(k.ast, k.name, k.over_slot))
+        for i, k in enumerate(nest.kernels)
+    ]
+    sink = one_nest(parts, name, nest.passing())
+    return None if sink is None else schedule(sink, target)

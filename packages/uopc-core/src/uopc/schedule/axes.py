@@ -1,0 +1,228 @@
+"""Steps that regroup loops: merge, split, interchange, unroll, run in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uopc.schedule.nest import (
+    Addresses,
+    end,
+    fresh_slot,
+    loop,
+    loops_of,
+    rewritten,
+    with_own,
+    within,
+)
+from uopc.uop import Ops, UOp
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two loops, one right inside the other, become one, numbered as the outer one."""
+
+    outer: int
+    inner: int
+
+    def __str__(self) -> str:
+        return f"merge(ridx{self.outer}, ridx{self.inner})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            outer = u.src[0]
+            if outer.arg.number != self.outer or len(u.src) != 2:
+                return None
+            if u.src[1].op is not Ops.END or u.src[1].src[0].arg.number != self.inner:
+                return None
+            inner, *body = u.src[1].src
+            n = inner.arg.extent
+            both = loop(self.outer, outer.arg.extent * n, outer.dtype, outer.arg.kind)
+            size = UOp.const(n, outer.dtype)
+            body = within(body, outer, both // size)
+            return [end(both, *within(body, inner, both % size))]
+
+        return rewritten(sink, change)
+
+
+def mergeable(statements: Sequence[UOp]) -> list[tuple[UOp, UOp]]:
+    """Pairs of neighbouring loops, innermost first, that address as one would.
+
+    The statements are the one nest of perfectly nested loops that they are in.
+    """
+    (nest,) = statements
+    loops, _ = loops_of(nest)
+    found = []
+    addresses = Addresses(statements)
+    for outer, inner in zip(loops[-2::-1], loops[:0:-1], strict=True):
+        if {outer, inner} & addresses.outside:
+            continue
+        if outer.arg.extent * inner.arg.extent > outer.dtype.max:
+            continue
+        strides = [
+            (addresses.stride(a, outer), addresses.stride(a, inner))
+            for a in addresses.accesses
+        ]
+        n = inner.arg.extent
+        if all(s is not None and t is not None and s == n * t for s, t in strides):
+            found.append((outer, inner))
+    return found
+
+
+@dataclass(frozen=True)
+class Split:
+    """A loop becomes two: rounds of ``size``, numbered ``inner`` within.
+
+    What is left over is a loop of its own after them, with the number of the inner
+    one.
+    """
+
+    number: int
+    size: int
+    inner: int
+
+    def __str__(self) -> str:
+        return f"split(ridx{self.number}, {self.size})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            r, *body = u.src
+            if r.arg.number != self.number:
+                return None
+            return split(r, body, self.size, self.inner)
+
+        return rewritten(sink, change)
+
+
+def split(
+    r: UOp, body: Sequence[UOp], size: int, inner: int, kind: str = "serial"
+) -> list[UOp]:
+    """The statements that a loop becomes; ``kind`` is that of the outer loop."""
+    number, extent, dtype, _ = r.arg
+    rounds, rest = divmod(extent, size)
+    new: list[UOp] = []
+    if rounds == 1 and kind == "serial":
+        part = loop(inner, size, dtype, r.arg.kind)
+        new.append(end(part, *within(body, r, part)))
+    elif rounds:
+        outer = loop(number, rounds, dtype, kind)
+        position: UOp = outer * UOp.const(size, dtype)
+        if size == 1:
+            new.append(end(outer, *within(body, r, outer)))
+        else:
+            part = loop(inner, size, dtype, r.arg.kind)
+            new.append(end(outer, end(part, *within(body, r, position + part))))
+    if rest:
+        part = loop(inner, rest, dtype, r.arg.kind)
+        position = part + UOp.const(rounds * size, dtype)
+        new.append(end(part, *within(body, r, position)))
+    return new
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Two loops, one right inside the other, change places."""
+
+    outer: int
+    inner: int
+
+    def __str__(self) -> str:
+        return f"reorder(ridx{self.outer}, ridx{self.inner})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            if u.src[0].arg.number != self.outer or len(u.src) != 2:
+                return None
+            if u.src[1].op is not Ops.END or u.src[1].src[0].arg.number != self.inner:
+                return None
+            inner, *body = u.src[1].src
+            return [end(inner, end(u.src[0], *body))]
+
+        return rewritten(sink, change)
+
+
+@dataclass(frozen=True)
+class Unroll:
+    """The body of a loop once for each of its rounds."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"unroll(ridx{self.number})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            r, *body = u.src
+            if r.arg.number != self.number:
+                return None
+            places = (UOp.const(i, r.dtype) for i in range(r.arg.extent))
+            return [s for place in places for s in within(body, r, place)]
+
+        return rewritten(sink, change)
+
+
+@dataclass(frozen=True)
+class Vectorize:
+    """The rounds of an innermost loop in lockstep, ``lanes`` at a time.
+
+    What is left over are fewer lanes. ``stream`` has what is stored bypass the cache.
+    """
+
+    number: int
+    lanes: int
+    inner: int
+    stream: bool = False
+
+    def __str__(self) -> str:
+        stream = ", stream" if self.stream else ""
+        return f"vectorize(ridx{self.number}, {self.lanes}{stream})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+        kind = "stream" if self.stream else "vector"
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            r, *body = u.src
+            if r.arg.number != self.number:
+                return None
+            lanes = loop(self.number, r.arg.extent, r.dtype, kind)
+            body = within(body, r, lanes)
+            return split(lanes, body, self.lanes, self.inner)
+
+        return rewritten(sink, change)
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Rounds of ``size`` of an outermost loop may run at the same time.
+
+    They are numbered ``inner``. What is left over runs after them.
+    """
+
+    number: int
+    size: int
+    inner: int
+
+    def __str__(self) -> str:
+        return f"parallel(ridx{self.number}, {self.size})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+        new: list[UOp] = []
+        for s in sink.src:
+            if s.op is Ops.END and s.src[0].arg.number == self.number:
+                r, *body = s.src
+                rounds, *rest = split(r, body, self.size, self.inner, "parallel")
+                # What rounds share with other statements they would share at once.
+                new += [*with_own([rounds], fresh_slot(sink)), *rest]
+            else:
+                new.append(s)
+        return UOp(Ops.SINK, tuple(new), sink.arg)

@@ -1,0 +1,132 @@
+"""Schedules of sums, products and maxima over axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from uopc.schedule.axes import Merge, Parallel, Unroll, Vectorize
+from uopc.schedule.choose_elementwise import can_vectorize, independent, round_size
+from uopc.schedule.model import Axis, Model, merged
+from uopc.schedule.reduction import Blocks, Lanes, Outputs, Parts
+from uopc.schedule.step import Step
+
+CHAIN = 32
+"""Longer chains of additions are cut into blocks: their errors grow with them."""
+GROUPS = 4  # vectors of accumulators, as an addition takes some cycles
+SHORT = 8  # a reduction this short is written out
+TABLE = 1 << 14  # sums of parts that are kept
+PAGE = 4096  # bytes of neighbouring outputs computed at once from far memory
+
+
+def reduction(m: Model) -> list[Step]:
+    """Vectors across outputs, or across terms; in parallel over outputs, or parts."""
+    outputs, pairs = merged(m.outputs)
+    terms, more = merged(m.reduced)
+    steps: list[Step] = [Merge(outer, inner) for outer, inner in (*pairs, *more)]
+    m = replace(m, outputs=tuple(outputs), reduced=tuple(terms))
+    if not independent(m):
+        return steps
+    if outputs and _across_outputs(m):
+        return steps + _by_outputs(m)
+    return steps + _by_terms(m)
+
+
+def _across_outputs(m: Model) -> bool:
+    """Whether neighbouring outputs read neighbouring elements, or terms do not."""
+    inner, term = m.outputs[-1], m.reduced[-1]
+    if not can_vectorize(m, inner):
+        return False
+    if any(inner.strides[i] == 1 and term.strides[i] != 1 for i in m.read):
+        return True
+    return term.extent < m.lanes or all(term.strides[i] != 1 for i in m.read)
+
+
+def _by_outputs(m: Model) -> list[Step]:
+    """A vector of accumulators for neighbouring outputs."""
+    steps, m = _parallel(m, _width(m))
+    inner, width = m.outputs[-1], _width(m)
+    if inner.extent < m.lanes:
+        return steps
+    spread = m.numbers.new()
+    steps += [Outputs(inner.number, width, spread)]
+    steps += [Vectorize(spread, m.lanes, m.numbers.new())]
+    if width <= GROUPS * m.lanes:
+        steps.append(Unroll(spread))
+    if math.prod(x.extent for x in m.reduced) <= SHORT:
+        return steps + [Unroll(x.number) for x in m.reduced]
+    return steps + _blocks(m, 1)
+
+
+def _width(m: Model) -> int:
+    """How many outputs are computed at once."""
+    inner, near = m.outputs[-1], m.bytes_touched <= m.target.l2
+    width = GROUPS * m.lanes
+    if not near and len(m.reduced) == 1:
+        width = max(width, PAGE // 4)
+    return min(width, inner.extent)
+
+
+def _by_terms(m: Model) -> list[Step]:
+    """A vector of accumulators for each output."""
+    steps, m = _parallel(m, 1)
+    term = m.reduced[-1]
+    if term.extent < 2 * m.lanes or any(s is None for s in term.strides):
+        return steps + _blocks(m, 1)
+    groups = max(g for g in (1, 2, GROUPS) if g * m.lanes <= term.extent)
+    steps.append(Lanes(term.number, m.lanes, groups, m.numbers.new()))
+    return steps + _blocks(m, groups * m.lanes)
+
+
+def _parallel(m: Model, align: int) -> tuple[list[Step], Model]:
+    """Rounds of outputs, or of terms where there are too few outputs."""
+    rounds = m.rounds()
+    if rounds == 1:
+        return [], m
+    outputs = list(m.outputs)
+    align = align if len(outputs) == 1 else 1
+    if outputs and outputs[0].extent >= min(rounds, 4) * align:
+        size = max(align, round_size(outputs[0].extent, rounds, align))
+        number = m.numbers.new()
+        step: Step = Parallel(outputs[0].number, size, number)
+        outputs[0] = replace(outputs[0], number=number, extent=size)
+        return [step], m.with_outputs(outputs)
+    first = m.reduced[0]
+    size = math.prod(x.extent for x in outputs)
+    count = min(rounds, first.extent, TABLE // size)
+    if count < 2:
+        return [], m
+    number = m.numbers.new(2)
+    reduced = (replace(first, extent=first.extent // count), *m.reduced[1:])
+    return [
+        Parts(first.number, count, number),
+        Blocks(number + 1, SHORT, m.numbers.new()),
+    ], replace(m, reduced=reduced)
+
+
+def _blocks(m: Model, width: int) -> list[Step]:
+    """Chains of additions cut, where they are long and the type rounds."""
+    steps: list[Step] = []
+    if not m.rounding:
+        return steps
+    for x in m.reduced:
+        extent = x.extent // (width if x is m.reduced[-1] else 1)
+        steps += _levels(m, x, extent)
+    return steps
+
+
+def _levels(m: Model, x: Axis, extent: int) -> list[Step]:
+    steps: list[Step] = []
+    number = x.number
+    for level in range(math.ceil(math.log(max(extent, 2), CHAIN)) - 1, 0, -1):
+        size = _even(extent, math.ceil(extent ** (level / (level + 1))))
+        inner = m.numbers.new()
+        steps.append(Blocks(number, size, inner))
+        number, extent = inner, size
+    return steps
+
+
+def _even(extent: int, size: int) -> int:
+    """A number near ``size`` that divides the extent, if there is one."""
+    near = [n for n in range(size // 2 + 1, 2 * size) if extent % n == 0]
+    return min(near, key=lambda n: abs(n - size), default=size)

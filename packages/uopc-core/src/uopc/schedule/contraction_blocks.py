@@ -1,0 +1,161 @@
+"""Which tile and which blocks a contraction gets: an estimate in cycles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from uopc.dtype import DType
+from uopc.schedule.target import Target
+
+PANEL_BYTES = 256 << 10
+"""At most so much of the right factor is packed at a time, and of the sums kept."""
+MAX_DEPTH = 320
+"""At most so many terms are added up between loading and storing a tile."""
+ROUND_CYCLES = 3000  # what starting a round takes
+PAYS_CYCLES = 60_000  # less than that is not worth a second thread
+
+
+def ceil(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A contraction in numbers.
+
+    Attributes:
+        batch: how many of them there are.
+        rows: of the result.
+        vectors: vectors that its columns take.
+        reduced: rounds of the loops whose terms are added up.
+        left: cycles to pack, or fetch, an element of the left factor.
+        right: cycles to pack an element of the right factor.
+    """
+
+    batch: int
+    rows: int
+    vectors: int
+    reduced: tuple[int, ...]
+    left: float
+    right: float
+
+    @property
+    def depth(self) -> int:
+        """How many terms a sum has."""
+        return math.prod(self.reduced)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How a contraction is divided.
+
+    Attributes:
+        rows: of a tile.
+        vectors: of a tile, side by side.
+        lanes: of a vector.
+        depth: terms of a block.
+        high: tiles of a block, one below the other.
+        wide: tiles of a block, side by side.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+    depth: int
+    high: int
+    wide: int
+
+
+def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, float]:
+    """The division that the estimate likes best, and that estimate in cycles."""
+    lanes = target.lanes(dtype)
+    depth = _depth(size.reduced)
+    found: list[tuple[float, Blocks]] = []
+    for rows, vectors in _tiles(size, target.registers):
+        tiles = ceil(size.rows, rows), ceil(size.vectors, vectors)
+        for high, wide in _shapes(*tiles):
+            blocks = Blocks(rows, vectors, lanes, depth, high, wide)
+            if _fits(size, blocks, dtype.itemsize):
+                found.append((_cycles(size, blocks), blocks))
+    cycles, best = min(found, key=lambda f: f[0])
+    return best, cycles
+
+
+def _depth(reduced: Sequence[int]) -> int:
+    """Terms of a block: all, or about equal parts; whole rounds of inner loops."""
+    depth = math.prod(reduced)
+    if depth <= MAX_DEPTH * 5 // 4:
+        return depth
+    inner = 1
+    for n in reversed(reduced):
+        if inner * n > MAX_DEPTH:
+            break
+        inner *= n
+    rounds = depth // inner
+    most = ceil(rounds, ceil(depth, MAX_DEPTH))
+    parts = range(most, most * 3 // 4, -1)
+    return inner * next((n for n in parts if rounds % n == 0), most)
+
+
+def _tiles(size: Size, registers: int) -> Iterator[tuple[int, int]]:
+    """Tiles whose sums, operands and one more value fit the registers."""
+    usual = ((6, 4), (14, 2), (8, 3)) if registers >= 32 else ((6, 2), (4, 3))
+    for rows, vectors in usual:
+        if size.rows >= rows and size.vectors >= vectors:
+            yield rows, vectors
+    # What is narrower than these gets a tile of its own.
+    for rows in {min(size.rows, n) for n in (*range(1, 8), 10, 12, 14)}:
+        room = (registers - 1) // (rows + 1)
+        vectors = min(room, size.vectors)
+        if vectors and (rows == size.rows or vectors == size.vectors):
+            yield rows, vectors
+
+
+def _shapes(high: int, wide: int) -> Iterator[tuple[int, int]]:
+    """Blocks of tiles, such that all are about equal."""
+    for i in {ceil(high, n) for n in _parts(high)}:
+        for j in {ceil(wide, n) for n in _parts(wide)}:
+            yield i, j
+
+
+def _parts(most: int) -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, 12, ... up to ``most``."""
+    n = 1
+    while n <= most:
+        yield n
+        if n > 1 and n * 3 // 2 <= most:
+            yield n * 3 // 2
+        n *= 2
+    yield most
+
+
+def _fits(size: Size, b: Blocks, itemsize: int) -> bool:
+    wide = b.wide * b.vectors * b.lanes * itemsize
+    smallest = b.wide == 1
+    if wide * b.depth > PANEL_BYTES and not smallest:
+        return False
+    high = b.high if b.depth < size.depth else 1
+    return wide * high * b.rows <= PANEL_BYTES
+
+
+def _cycles(size: Size, b: Blocks) -> float:
+    """About how long two cores take."""
+    down = ceil(ceil(size.rows, b.rows), b.high)
+    across = ceil(ceil(size.vectors, b.vectors), b.wide)
+    tiles = ceil(size.rows, b.rows) * across * b.wide
+    # Two operations and two loads in a cycle; a sum is ready after four.
+    tile = max(b.rows * b.vectors / 2, (b.rows + b.vectors) / 2, 4.0) + 0.01
+    passes = ceil(size.depth, b.depth)
+    moved = (passes + 1) * b.rows * b.vectors  # sums loaded and stored
+    work = tiles * (tile * size.depth + moved)
+    work += size.left * across * size.rows * size.depth
+    work += size.right * down * across * b.wide * b.vectors * b.lanes * size.depth
+    rounds = size.batch * down * across
+    each = work * size.batch / rounds
+    if work * size.batch < PAYS_CYCLES:
+        return work * size.batch + ROUND_CYCLES * (rounds - 1)
+    # With more rounds it matters less if one core is slower than the other.
+    return math.ceil(rounds / 2) * (each + ROUND_CYCLES) * (1 + 0.2 / rounds)

@@ -1,0 +1,317 @@
+"""The loops of a blocked contraction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uopc.dtype import DType
+from uopc.schedule.contraction_blocks import Blocks, ceil
+from uopc.schedule.contraction_pattern import Contraction
+from uopc.schedule.contraction_reads import extent, positions, put
+from uopc.schedule.nest import end, fresh_number, fresh_slot, loop, nested, read, store
+from uopc.uop import Ops, UOp, substitute
+
+
+class Layout:
+    """Where rows, columns and terms of a contraction are, once it is in blocks.
+
+    Columns are counted in vectors: the innermost ``joined`` loops over columns fill
+    ``along`` of them, of which the last may have empty lanes; the other loops have
+    rows of these.
+    """
+
+    def __init__(self, c: Contraction, b: Blocks, joined: int) -> None:
+        self.c, self.b = c, b
+        self.dtype: DType = c.columns[0].dtype
+        cut = len(c.columns) - joined
+        self.outer, self.inner = c.columns[:cut], c.columns[cut:]
+        self.lanes = extent(self.inner)
+        self.along = ceil(self.lanes, b.lanes)
+        self.rows, self.depth = extent(c.rows), extent(c.reduced)
+        self.vectors = extent(self.outer) * self.along
+        self.down = ceil(ceil(self.rows, b.rows), b.high)
+        self.across = ceil(ceil(self.vectors, b.vectors), b.wide)
+        self.width = b.vectors * b.lanes
+        self.passes = ceil(self.depth, b.depth)
+        # The sums of all tiles of a block are kept only if they are added to again.
+        self.kept = b.high if self.passes > 1 else 1
+
+    def const(self, n: int) -> UOp:
+        """A position."""
+        return UOp.const(n, self.dtype)
+
+    def number(self, *digits: UOp | int) -> UOp:
+        """``a, n, b, m, c`` are ``(a * n + b) * m + c``."""
+        first, *rest = digits
+        total = first if isinstance(first, UOp) else self.const(first)
+        for size, digit in zip(rest[::2], rest[1::2], strict=True):
+            total = total * size + digit
+        return total
+
+    def first_row(self, tile: UOp) -> UOp:
+        """The first row of a tile. The last one has its rows in common with others."""
+        row = tile * self.b.rows
+        last = self.rows - self.b.rows
+        if self.rows % self.b.rows == 0:
+            return row
+        return (row < last).where(row, self.const(last))
+
+    def column(self, vector: UOp, lane: UOp) -> tuple[dict[UOp, UOp], UOp | None]:
+        """The loops over columns, and whether that column exists if it might not."""
+        outer = positions(vector // self.along, self.outer)
+        place = vector % self.along if self.outer else vector
+        at = place * self.b.lanes + lane
+        found = {**outer, **positions(at, self.inner)}
+        if not self.outer:
+            padded = self.across * self.b.wide * self.width > self.lanes
+            return found, at < self.lanes if padded else None
+        conditions = []
+        if self.along * self.b.lanes > self.lanes:
+            conditions.append(at < self.lanes)
+        if self.across * self.b.wide * self.b.vectors > self.vectors:
+            conditions.append(vector < self.vectors)
+        if not conditions:
+            return found, None
+        return found, conditions[0] & conditions[-1]
+
+
+class Builder:
+    """Makes the statements. Names of loop variables: see `Blocks`."""
+
+    def __init__(
+        self, sink: UOp, layout: Layout, direct: bool, across: bool, fma: bool
+    ) -> None:
+        self.at, self.b, self.c = layout, layout.b, layout.c
+        self.direct, self.across, self.fma = direct, across, fma
+        self.numbers = fresh_number(sink)
+        b, at = self.b, layout
+        slot, dtype = fresh_slot(sink), self.c.accumulator.dtype
+        sizes = (
+            b.rows * at.width,
+            b.wide * at.kept * b.rows * at.width,
+            b.wide * b.depth * at.width,
+            b.rows * b.depth,
+        )
+        self.acc, self.sums, self.right, self.left = (
+            UOp.buffer(n, dtype, slot + i, space="local") for i, n in enumerate(sizes)
+        )
+        self.lane = self.loop(b.lanes, "vector")
+        self.base: dict[UOp, UOp] = {}  # the position in the batch
+        self.first = self.top = self.start = at.const(0)
+
+    def loop(self, rounds: int, kind: str = "serial") -> UOp:
+        """A new loop."""
+        self.numbers += 1
+        return loop(self.numbers - 1, rounds, self.at.dtype, kind)
+
+    def statements(self, kind: str) -> list[UOp]:
+        """All of it; ``kind`` is that of the loop over blocks."""
+        at, c = self.at, self.c
+        blocks = at.down * at.across
+        rounds = self.loop(extent(c.batch) * blocks, kind)
+        self.base = positions(rounds // blocks, c.batch)
+        self.top = rounds // at.across % at.down * self.b.high  # in tiles
+        self.first = rounds % at.across * self.b.wide
+        if at.passes == 1:
+            return [end(rounds, *self.pack_right(at.depth), self.strips(at.depth))]
+        full, rest = divmod(at.depth, self.b.depth)
+        number = self.loop(full)
+        self.start = number * self.b.depth
+        body = [*self.pack_right(self.b.depth), self.strips(self.b.depth)]
+        statements = [*self.zeros(), end(number, *body)]
+        if rest:
+            self.start = at.const(full * self.b.depth)
+            statements += [*self.pack_right(rest), self.strips(rest)]
+        tile = self.loop(self.b.high)
+        finish = end(tile, *self.existing(tile, [self.finish(tile)]))
+        return [end(rounds, *statements, finish)]
+
+    def zeros(self) -> list[UOp]:
+        """The sums, before anything is added."""
+        r = self.loop(self.sums.arg.size // self.b.lanes)
+        at = r * self.b.lanes + self.lane
+        zero = UOp.const(0, self.sums.dtype)
+        return [end(r, end(self.lane, store(self.sums, at, zero)))]
+
+    # -- packing ----------------------------------------------------------------------
+
+    def terms(self, depth: int, split: bool) -> tuple[list[UOp], UOp, dict[UOp, UOp]]:
+        """Loops over the terms of a pass, the number of a term, and where it is.
+
+        With ``split``, the inner loops of the sum stay loops, if a pass has whole
+        rounds of them, so that positions need no division.
+        """
+        loops = self.c.reduced
+        whole = 0
+        while split and whole < len(loops) and depth % extent(loops[-whole - 1 :]) == 0:
+            whole += 1
+        cut = len(loops) - whole
+        size = extent(loops[cut:])
+        inner = [self.loop(r.arg.extent) for r in loops[cut:]]
+        found = dict(zip(loops[cut:], inner, strict=True))
+        k: UOp = self.at.const(0)
+        made = inner
+        if cut:
+            k = self.loop(depth // size)
+            made = [k, *inner]
+            found |= positions(self.start // size + k, loops[:cut])
+        for r in inner:
+            k = k * r.arg.extent + r
+        return made, k, found
+
+    def factor(
+        self, value: UOp, changes: dict[UOp, UOp], condition: UOp | None
+    ) -> UOp:
+        """A factor at some position."""
+        new = put(value, {**self.base, **changes}, condition)
+        return new if new.dtype is self.sums.dtype else new.cast(self.sums.dtype)
+
+    def pack_right(self, depth: int) -> list[UOp]:
+        """Panels of the right factor: by panel, by term, by column."""
+        at, b = self.at, self.b
+        panel, (loops, k, where) = self.loop(b.wide), self.terms(depth, True)
+        first = (self.first + panel) * b.vectors
+
+        def element(v: UOp, lane: UOp) -> UOp:
+            columns, exists = at.column(first + v, lane)
+            place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
+            value = self.factor(self.c.right, {**columns, **where}, exists)
+            return store(self.right, place, value)
+
+        v = self.loop(b.vectors)
+        if self.across:
+            body = [end(self.lane, element(v, self.lane))]
+            return nested([panel, v, *loops], body)
+        lane = self.loop(b.lanes)
+        return nested([panel, v, lane, *loops], [element(v, lane)])
+
+    def pack_left(self, tile: UOp, depth: int) -> list[UOp]:
+        """A strip of the left factor: by term, by row."""
+        i, (loops, k, where) = self.loop(self.b.rows), self.terms(depth, True)
+        place = self.at.number(k, self.b.rows, i)
+        value = self.left_at(tile, i, where)
+        return nested([i, *loops], [store(self.left, place, value)])
+
+    def left_at(self, tile: UOp, i: UOp | int, where: dict[UOp, UOp]) -> UOp:
+        """The left factor in row ``i`` of a tile of the block."""
+        row = self.at.first_row(self.top + tile) + i
+        return self.factor(self.c.left, {**positions(row, self.c.rows), **where}, None)
+
+    # -- tiles ------------------------------------------------------------------------
+
+    def strips(self, depth: int) -> UOp:
+        """Some rows of a block at a time."""
+        tile = self.loop(self.b.high)
+        body = [] if self.direct else self.pack_left(tile, depth)
+        body.append(self.tiles(tile, depth))
+        if self.at.passes == 1:
+            body.append(self.finish(tile))
+        return end(tile, *self.existing(tile, body))
+
+    def existing(self, tile: UOp, body: list[UOp]) -> list[UOp]:
+        """Statements about a tile of the block, if there is such a tile."""
+        tiles = ceil(self.at.rows, self.b.rows)
+        if self.at.down * self.b.high == tiles:
+            return body
+        return [end(self.top + tile < tiles, *body)]
+
+    def tiles(self, tile: UOp, depth: int) -> UOp:
+        """A row of tiles. Their sums are in registers."""
+        b, lane = self.b, self.lane
+        panel = self.loop(b.wide, "tile")
+        (k,), _, where = self.terms(depth, False)
+        places = [(i, v) for i in range(b.rows) for v in range(b.vectors)]
+        acc = [lane + n * b.lanes for n in range(len(places))]
+        kept = [self.sum_at(panel, tile, i, v) for i, v in places]
+        zero = UOp.const(0, self.sums.dtype)
+        again = self.at.passes > 1
+        load = [
+            store(self.acc, a, read(self.sums, s) if again else zero)
+            for a, s in zip(acc, kept, strict=True)
+        ]
+        add = [
+            store(self.acc, a, self.term(panel, tile, i, v, k, where, read(self.acc, a)))
+            for a, (i, v) in zip(acc, places, strict=True)
+        ]
+        keep = [
+            store(self.sums, s, read(self.acc, a))
+            for a, s in zip(acc, kept, strict=True)
+        ]
+        body = [end(lane, *load), end(k, end(lane, *add)), end(lane, *keep)]
+        return end(panel, *body)
+
+    def sum_at(
+        self, panel: UOp, tile: UOp, i: int | UOp, v: int | UOp, lane: UOp | None = None
+    ) -> UOp:
+        """Where the sums of row ``i`` of a tile, vector ``v`` of a panel, are kept."""
+        at, b = self.at, self.b
+        lane = self.lane if lane is None else lane
+        rest = (b.rows, i, b.vectors, v, b.lanes, lane)
+        if at.passes == 1:
+            return at.number(panel, *rest)
+        return at.number(panel, b.high, tile, *rest)
+
+    def term(
+        self,
+        panel: UOp,
+        tile: UOp,
+        i: int,
+        v: int,
+        k: UOp,
+        where: dict[UOp, UOp],
+        acc: UOp,
+    ) -> UOp:
+        """A product added to a sum."""
+        at, b = self.at, self.b
+        left = (
+            self.left_at(tile, i, where)
+            if self.direct
+            else read(self.left, at.number(k, b.rows, i))
+        )
+        place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, self.lane)
+        right = read(self.right, place)
+        if self.fma:
+            return UOp(Ops.FMA, (left, right, acc))
+        return acc + left * right
+
+    # -- what follows -----------------------------------------------------------------
+
+    def finish(self, tile: UOp) -> UOp:
+        """The stores of the rows of one tile, and of those beside it in the block."""
+        at, b = self.at, self.b
+        i, panel, v = self.loop(b.rows), self.loop(b.wide), self.loop(b.vectors)
+        vector = at.number(self.first + panel, b.vectors, v)
+        row = at.first_row(self.top + tile) + i
+        body = [*self.vectors(vector, (panel, tile, i, v), row)]
+        if at.across * b.wide * b.vectors > at.vectors:
+            body = [end(vector < at.vectors, *body)]
+        inner = nested([panel, v], body)
+        if at.rows % b.rows:
+            inner = [end((self.top + tile) * b.rows - 1 < row, *inner)]
+        return end(i, *inner)
+
+    def vectors(
+        self, vector: UOp, kept: tuple[UOp, UOp, UOp, UOp], row: UOp
+    ) -> Iterator[UOp]:
+        """The stores of one vector: of all lanes, or of those that exist."""
+        at, b = self.at, self.b
+        full, rest = divmod(at.lanes, b.lanes)
+        for lanes, exists in ((b.lanes, full), (rest, rest)):
+            if not exists:
+                continue
+            lane = self.lane if lanes == b.lanes else self.loop(lanes, "vector")
+            columns, _ = at.column(vector, lane)
+            changes = {
+                **self.base,
+                **positions(row, self.c.rows),
+                **columns,
+                read(self.c.accumulator, at.const(0)): read(
+                    self.sums, self.sum_at(*kept, lane)
+                ),
+            }
+            body = [
+                store(s.src[0], *substitute(s.src[1:], changes)) for s in self.c.stores
+            ]
+            whole = vector % at.along < full
+            which = whole if lanes == b.lanes else whole.logical_not()
+            yield end(which, end(lane, *body)) if full and rest else end(lane, *body)

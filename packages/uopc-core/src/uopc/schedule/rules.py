@@ -1,0 +1,74 @@
+"""Who chooses a schedule: rules of plugins first, then the built-in choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from uopc.plugins import note_owner, registry
+from uopc.schedule.choose import choose_schedule
+from uopc.schedule.step import Step
+from uopc.schedule.target import Target
+from uopc.uop import Ops, UOp
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps for one kernel, and the rule of a plugin that chose them, if any."""
+
+    steps: tuple[Step, ...]
+    rule: Any = None
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.steps))
+
+    def apply(self, step: Step, sink: UOp) -> UOp:
+        """The loop program after one of the steps, which is anybody's code.
+
+        Raises TypeError for a step that gives no loop program.
+        """
+        after = step.apply(sink)
+        if not isinstance(after, UOp) or after.op is not Ops.SINK:
+            raise TypeError(f"step {step} gave {after!r}, expected a loop program")
+        return after
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Errors in here name the plugin whose rule chose the steps."""
+        try:
+            yield
+        except Exception as error:
+            if self.rule is not None:
+                what = f"schedule rule {_name(self.rule)!r}"
+                note_owner(error, what, "rewrites", self.rule)
+            raise
+
+
+def find_schedule(sink: UOp, target: Target) -> Schedule:
+    """What the first rule for stage "schedule" that has an answer says, else our own.
+
+    A rule is called as ``rule(sink, target)``. None means that it has no answer, no
+    steps that the loops stay as they are. Raises TypeError for anything else that is
+    not a sequence of steps; that and a rule's own errors name its plugin.
+    """
+    for rule in registry().rewrites.get("schedule", ()):
+        with Schedule((), rule).blamed():
+            steps = rule(sink, target)
+            if steps is not None:
+                return Schedule(_steps(steps), rule)
+    return Schedule(tuple(choose_schedule(sink, target)))
+
+
+def _steps(found: Any) -> tuple[Step, ...]:
+    if not isinstance(found, (list, tuple)):
+        raise TypeError(f"a schedule is a list of steps, or None, not {found!r}")
+    for step in found:
+        if not callable(getattr(step, "apply", None)):
+            raise TypeError(f"a step has a method apply(sink); got {step!r}")
+    return tuple(found)
+
+
+def _name(rule: Any) -> str:
+    return str(getattr(rule, "__name__", None) or type(rule).__name__)

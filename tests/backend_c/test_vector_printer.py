@@ -1,0 +1,236 @@
+"""Vector loops as C: memory, gates, tails, variables, against the interpreter."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from loop_programs import (
+    Array,
+    buf,
+    compare,
+    compiled,
+    end,
+    local,
+    loop,
+    printed,
+    read,
+    sink,
+    source,
+    store,
+)
+
+from uopc.dtype import (
+    DTYPES,
+    DType,
+    bf16,
+    boolean,
+    f16,
+    f32,
+    f64,
+    i32,
+    i64,
+    u8,
+)
+from uopc.uop import Ops, UOp
+
+Case = tuple[UOp, dict[int, Array]]
+
+
+def numbers(n: int, dtype: DType, seed: int = 0) -> Array:
+    rng = np.random.default_rng([seed, n])
+    if dtype is boolean:
+        return rng.integers(0, 2, n).astype(bool)
+    if dtype.is_int:
+        return rng.integers(0, 100, n).astype(dtype.numpy)
+    return dtype.round((rng.standard_normal(n) * 9).astype(dtype.numpy))
+
+
+def copies(name: str, dtype: DType, width: int, index, gate=None, n: int = 200) -> Case:
+    """``out[i*width + lane] = x[index(i, lane)]`` where the gate holds."""
+    outer, lane = loop(0, 3), loop(1, width, "vector")
+    x, out = buf(0, n, dtype), buf(1, 3 * width, dtype)
+    value = read(x, index(outer, lane), None if gate is None else gate(outer, lane))
+    body = end(outer, end(lane, store(out, outer * width + lane, value)))
+    return sink(name, body), {0: numbers(n, dtype)}
+
+
+STRIDES = {
+    "one": lambda i, l: i * 5 + l + 3,
+    "same": lambda i, l: i * 5 + 3,
+    "two": lambda i, l: l * 2 + i,
+    "back": lambda i, l: l * -1 + (i + 40),
+    "back3": lambda i, l: l * -3 + 99 + i,
+    "wide": lambda i, l: l.cast(i64) * UOp.const(4, i64) + 1,
+    "quotient": lambda i, l: (i * 16 + l) // 16,
+    "remainder": lambda i, l: (i * 16 + l + 32) % 16,
+    "crossing": lambda i, l: (i * 5 + l) // 3,
+    "square": lambda i, l: l * l % 200,
+}
+GATES = {
+    "uniform": lambda i, l: i < 2,
+    "never": lambda i, l: i + l < 0,
+    "always": lambda i, l: UOp.const(-1, i32) < l,
+    "left": lambda i, l: UOp.const(7, i32) < i * 5 + l,
+    "right": lambda i, l: i * 5 + l < 12,
+    "both": lambda i, l: (UOp.const(2, i32) < i * 5 + l) & (l * 2 + i < 15),
+    "negated": lambda i, l: (i * 5 + l < 7).logical_not(),
+    "odd": lambda i, l: (l % 2).ne(0),
+    "either": lambda i, l: (l < 2) | (UOp.const(4, i32) < l),
+}
+
+
+def reads() -> Iterator[Case]:
+    """Every dtype, width, stride and gate, though not every combination."""
+    for width in range(1, 18):
+        for dtype in DTYPES.values():
+            yield copies(f"tail_{dtype}_{width}", dtype, width, STRIDES["one"])
+    for stride, index in STRIDES.items():
+        for dtype, width in ((f32, 8), (boolean, 5), (u8, 16), (f16, 3), (f64, 4)):
+            yield copies(f"{stride}_{dtype}", dtype, width, index)
+    for k, (gate, condition) in enumerate(GATES.items()):
+        for j, (stride, index) in enumerate(STRIDES.items()):
+            dtype = (f32, boolean, f64, u8, bf16)[(k + j) % 5]
+            for width in (8, 7):
+                name = f"{gate}_{stride}_{width}"
+                yield copies(name, dtype, width, index, condition)
+
+
+def outside() -> Iterator[Case]:
+    """Gates that alone keep a read inside its buffer, at both ends."""
+    for dtype in (f32, boolean, i64):
+        for width in (4, 8, 3):
+            padded = lambda i, l: i * 8 + l + -5  # noqa: E731
+            inside = lambda i, l: (UOp.const(4, i32) < i * 8 + l) & (i * 8 + l < 17)  # noqa: E731
+            yield copies(f"pad_{dtype}_{width}", dtype, width, padded, inside, 12)
+            # An index from memory, wild where the gate says no.
+            lane, at, ok = loop(0, width, "vector"), buf(1, width, i32), buf(2, width, boolean)
+            wild = np.array([5, -(2**31), 3, 11, 2**31 - 1, 0, -1, 12][:width], np.int32)
+            safe = (wild >= 0) & (wild < 12)
+            value = read(buf(0, 12, dtype), read(at, lane), read(ok, lane))
+            body = end(lane, store(buf(3, width, dtype), lane, value))
+            data = {0: numbers(12, dtype), 1: wild, 2: safe}
+            yield sink(f"wild_{dtype}_{width}", body), data
+
+
+def writes() -> Iterator[Case]:
+    """Stores with strides, gathered places, one place for all, and in place."""
+    for dtype in (f32, boolean, f64, u8, f16):
+        for width in (8, 5):
+            lane, x = loop(0, width, "vector"), buf(0, 40, dtype)
+            out = buf(1, 60, dtype)
+            value = read(x, lane + 2)
+            places = {
+                "row": lane + 1, "column": lane * 3 + 2, "back": lane * -2 + 40,
+                "jumps": lane * lane % 60, "last": UOp.const(7, i32),
+            }  # fmt: skip
+            for name, at in places.items():
+                body = end(lane, store(out, at, value))
+                yield sink(f"{name}_{dtype}_{width}", body), {0: numbers(40, dtype)}
+            same = end(lane, store(out, lane, UOp.const(1, dtype)))
+            yield sink(f"same_{dtype}_{width}", same), {}
+            # Read and written at once; the second store sees what the first wrote.
+            both = [
+                store(out, lane, read(x, lane)),
+                store(out, lane + 8, read(out, lane)),
+                store(out, lane, read(x, lane + 9)),
+                store(out, lane + 16, read(out, lane)),
+            ]
+            yield sink(f"twice_{dtype}_{width}", end(lane, *both)), {0: numbers(40, dtype)}
+
+
+def masks() -> Iterator[Case]:
+    """Truth values found by operands of different widths, together."""
+    for width in (8, 6):
+        lane = loop(0, width, "vector")
+        types = (f32, f64, u8, boolean, i64)
+        data = {k: numbers(24, t, k) % 5 if t.is_int else numbers(24, t, k) for k, t in enumerate(types)}
+        xs = [read(buf(k, 24, t), lane) for k, t in enumerate(types)]
+        ys = [read(buf(k, 24, t), lane + 8) for k, t in enumerate(types)]
+        less = [x < y for x, y in zip(xs, ys, strict=True)]
+        flag = read(buf(3, 24, boolean), 3)
+        values = {
+            "and": less[0] & less[1], "or": less[2] | less[0], "xor": less[1] ^ less[2],
+            "unequal": less[4].ne(less[2]), "before": less[0] < less[4],
+            "max": UOp(Ops.MAX, (less[1], xs[3])), "not": less[0].logical_not(),
+            "flag": (xs[3] & flag) | less[1], "choice": less[0].where(less[1], xs[3]),
+            "uniform": flag.where(less[2], less[4]),
+        }  # fmt: skip
+        for name, value in values.items():
+            out = buf(9, 24, boolean)
+            yield sink(f"mask_{name}_{width}", end(lane, store(out, lane, value))), data
+            for dtype in (f64, u8, i32):
+                a, b = (read(buf(7, 24, dtype), lane + k) for k in (0, 5))
+                body = store(buf(9, 24, dtype), lane, value.where(a, b))
+                more = {**data, 7: numbers(24, dtype, 7)}
+                yield sink(f"where_{name}_{dtype}_{width}", end(lane, body)), more
+                body = store(buf(9, 24, dtype), lane, value.cast(dtype))
+                yield sink(f"cast_{name}_{dtype}_{width}", end(lane, body)), data
+
+
+def variables() -> Iterator[Case]:
+    """Accumulators: sums over rows in vectors, and across the lanes at the end."""
+    for dtype in (f32, f64, i32, u8):
+        for width, rest in ((8, 3), (4, 1)):
+            n = 2 * width + rest
+            lane, tail = loop(0, width, "vector"), loop(1, rest, "vector")
+            k = loop(2, 5)
+            acc, x, out = local(0, n, dtype), buf(0, 5 * n, dtype), buf(1, n + 2, dtype)
+            places = [lane, lane + width, tail + 2 * width]
+            over = [lane, lane, tail]
+            start = [end(o, store(acc, p, UOp.const(0, dtype))) for o, p in zip(over, places, strict=True)]
+            step = [
+                end(o, store(acc, p, read(acc, p) + read(x, k * n + p)))
+                for o, p in zip(over, places, strict=True)
+            ]
+            finish = [end(o, store(out, p, read(acc, p))) for o, p in zip(over, places, strict=True)]
+            total = read(acc, 0)
+            for i in range(1, width):
+                total = total + read(acc, i)
+            finish.append(store(out, n, total))
+            finish.append(store(acc, 1, UOp.const(3, dtype)))
+            finish.append(store(out, n + 1, read(acc, 1) + read(acc, 2)))
+            program = sink(f"rows_{dtype}_{width}", *start, end(k, *step), *finish)
+            yield program, {0: numbers(5 * n, dtype)}
+    # Truth values in variables and in arrays.
+    lane, i = loop(0, 8, "vector"), loop(1, 8)
+    x, out = buf(0, 16, f32), buf(1, 24, boolean)
+    for name, extra in (("kept", []), ("array", [end(i, store(out, i + 8, read(local(0, 8, boolean), i)))])):
+        acc = local(0, 8, boolean)
+        body = [
+            end(lane, store(acc, lane, read(x, lane) < read(x, lane + 8))),
+            store(acc, 2, UOp.const(True, boolean)),
+            end(lane, store(out, lane, read(acc, lane).logical_not())),
+            store(out, 16, read(acc, 1)),
+            *extra,
+        ]
+        yield sink(f"flags_{name}", *body), {0: numbers(16, f32)}
+
+
+@pytest.mark.parametrize("cases", [reads, outside, writes, masks, variables])
+def test_vector_loops_do_what_the_interpreter_does(cases, tmp_path: Path) -> None:
+    wrong = compare(dict(cases()), tmp_path, "-O2", "-march=native")
+    assert not wrong, "\n".join([str(len(wrong)), *wrong[:20]])
+
+
+def test_printed_text_of_a_vector_loop() -> None:
+    i, lane = loop(0, 4), loop(1, 4, "vector")
+    x, out = buf(0, 32, f32), buf(1, 16, f32)
+    at = i * 4 + lane
+    value = read(x, at) * 2.0 + read(x, i)
+    text = printed(sink("k", end(i, end(lane, store(out, at, value))))).body
+    assert text.splitlines() == [
+        "void k(float* restrict data0, float* restrict data1) {",
+        "  for (int ridx0 = 0; ridx0 < 4; ridx0++) {",
+        "    f32x4 val1 = *(f32x4_mem*)&data0[(ridx0*4)];",
+        "    float val2 = data0[ridx0];",
+        "    *(f32x4_mem*)&data1[(ridx0*4)] = ((val1*uopc_all_f32x4(2.0f))"
+        "+uopc_all_f32x4(val2));",
+        "  }",
+        "}",
+    ]

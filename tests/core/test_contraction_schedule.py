@@ -1,0 +1,298 @@
+"""Contractions in blocks of tiles compute what their loops computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uopc.composite import matmul
+from uopc.dtype import DType, bf16, f16, f32, f64, i32
+from uopc.interp.loops import run_loops
+from uopc.rangeify import rangeify
+from uopc.schedule import Target, apply_schedule, contraction_blocks
+from uopc.schedule import contraction as module
+from uopc.schedule.contraction import Contract, contraction
+from uopc.schedule.contraction_blocks import Blocks, Size, choose_blocks
+from uopc.schedule.contraction_pattern import find_contraction
+from uopc.spec import check
+from uopc.uir import parse_uir
+from uopc.uop import Ops, UOp, toposort
+
+AVX2 = Target(vector_bytes=32, registers=16, fma=True, l2=512 << 10)
+AVX512 = Target(vector_bytes=64, registers=32, fma=True, l2=1 << 20)
+SSE = Target(vector_bytes=16, registers=16, fma=False)
+TARGETS = [SSE, AVX2, AVX512]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Blocks so small that little arrays take several of them, in every direction."""
+    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(module, "WASTE", 100)
+    monkeypatch.setattr(contraction_blocks, "MAX_DEPTH", 4)
+    monkeypatch.setattr(contraction_blocks, "PANEL_BYTES", 1 << 10)
+    yield
+
+
+def array(slot: int, *shape: int, dtype: DType = f32) -> UOp:
+    """A buffer as an array."""
+    return UOp.buffer(math.prod(shape), dtype, slot).reshape(shape)
+
+
+def assert_same(sink: UOp, target: Target, tolerance: float = 1e-5) -> Contract:
+    """The schedule keeps the meaning. Returns its one step."""
+    steps = contraction(sink, target)
+    assert steps is not None
+    (step,) = steps
+    assert isinstance(step, Contract)
+    after = apply_schedule(sink, steps)
+    check(toposort([after]), "loops")
+    rng = np.random.default_rng(0)
+    buffers = {u for u in toposort([sink]) if u.op is Ops.BUFFER}
+    data = {
+        b.arg.slot: b.dtype.round(rng.standard_normal(b.arg.size)).astype(b.dtype.numpy)
+        for b in buffers
+        if b.arg.space == "global"
+    }
+    before, now = run_loops(sink, data), run_loops(after, data)
+    assert before.keys() == now.keys()
+    for slot, expected in before.items():
+        scale = 1 + float(np.abs(expected).max())
+        np.testing.assert_allclose(
+            now[slot].astype(np.float64),
+            expected.astype(np.float64),
+            rtol=0,
+            atol=tolerance * scale,
+        )
+    return step
+
+
+SIZES = [(7, 9, 11), (12, 8, 32), (6, 20, 16), (13, 11, 40), (3, 15, 3), (20, 5, 17)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("m, k, n", SIZES)
+def test_matmul(m: int, k: int, n: int, target: Target) -> None:
+    assert_same(rangeify([matmul(array(0, m, k), array(1, k, n))], "mm"), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_transposed_operands_are_packed(target: Target) -> None:
+    a, b = array(0, 9, 7).permute((1, 0)), array(1, 21, 9).permute((1, 0))
+    step = assert_same(rangeify([matmul(a, b)], "mm"), target)
+    assert not step.direct and not step.across
+
+
+@pytest.mark.parametrize(
+    "dtype, tolerance", [(f64, 1e-14), (bf16, 1e-2), (f16, 2e-3), (f32, 1e-6)]
+)
+def test_types(dtype: DType, tolerance: float) -> None:
+    product = matmul(array(0, 13, 11, dtype=dtype), array(1, 11, 17, dtype=dtype))
+    step = assert_same(rangeify([product], "mm"), AVX2, tolerance)
+    assert step.blocks.lanes == (4 if dtype is f64 else 8)
+
+
+def test_halves_are_added_up_in_f32() -> None:
+    """Their products too are not rounded on the way: 1 + 2 ** -8 is no bf16."""
+    a, b = array(0, 4, 3, dtype=bf16), array(1, 3, 8, dtype=bf16)
+    sink = rangeify([matmul(a, b)], "mm")
+    data = {
+        0: np.tile(np.float32([1 + 2**-7, -1, 0]), 4),
+        1: np.repeat(np.float32([1 + 2**-7, 1 + 2**-6, 0]), 8),
+    }
+    steps = contraction(sink, AVX2)
+    assert steps is not None
+    (out,) = run_loops(apply_schedule(sink, steps), data).values()
+    assert set(out.tolist()) == {2.0**-14}
+
+
+def test_batches_and_operands_that_all_of_them_share() -> None:
+    a = array(0, 3, 13, 5)
+    assert_same(rangeify([matmul(a, array(1, 3, 5, 9))], "mm"), AVX2)
+    shared = array(1, 1, 5, 9).expand((3, 5, 9))
+    step = assert_same(rangeify([matmul(a, shared)], "mm"), AVX2)
+    assert step.blocks.rows * step.blocks.high > 13  # rows of several matrices
+    shared = array(1, 1, 13, 5).expand((3, 13, 5))
+    assert_same(rangeify([matmul(shared, array(0, 3, 5, 9))], "mm"), AVX2)
+
+
+def test_what_feeds_it_and_what_follows() -> None:
+    """Elementwise work on the way in and out is done while packing and storing."""
+    x = matmul(array(0, 13, 11), array(1, 11, 17))
+    y = x + array(2, 1, 17).expand((13, 17))
+    relu = (y > 0).where(y, y.const_like(0.0))
+    assert_same(rangeify([relu], "mm"), AVX2)
+    a, b = array(0, 13, 11), array(1, 11, 17)
+    squares = matmul(a * a + 1.0, (b < 0).where(b, b * 3))
+    step = assert_same(rangeify([squares], "mm"), AVX512)
+    assert not step.direct
+    three = (a.reshape((13, 1, 11)).expand((13, 17, 11)) * 2.0) * b.permute(
+        (1, 0)
+    ).reshape((1, 17, 11)).expand((13, 17, 11))
+    assert_same(rangeify([three.reduce(Ops.ADD, 1)], "mm"), AVX2)
+
+
+def test_written_over_what_it_adds_to() -> None:
+    """Each element is read before it is stored, once: no tile does any twice."""
+    m, k, n = 13, 5, 17
+    product = matmul(array(0, m, k), array(1, k, n)) + array(2, m, n)
+    sink = rangeify([product], "mm")
+    steps = contraction(sink, AVX2)
+    assert steps is not None
+    after = apply_schedule(sink, steps)
+    stored = [u for u in toposort([after]) if u.op is Ops.STORE]
+    (out,) = {u.src[0] for u in stored if u.src[0].arg.space == "global"}
+    given = next(
+        u for u in toposort([after]) if u.op is Ops.BUFFER and u.arg[2:] == (2, 0, "global")
+    )
+    text = {out: given}
+    from uopc.uop import substitute
+
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
+    (over,) = substitute([after], text)
+    result = run_loops(over, {0: a.ravel(), 1: b.ravel(), 2: c.ravel()})[2]
+    np.testing.assert_allclose(result.reshape(m, n), a @ b + c, rtol=1e-4, atol=1e-5)
+
+
+CONVOLUTION = """\
+%0 = range 0, {batch} : dtype=i32
+%1 = range 1, {rows} : dtype=i32
+%2 = range 2, {height} : dtype=i32
+%3 = range 3, {width} : dtype=i32
+%4 = buffer 1 : dtype=f32 slot=0 space=local
+%5 = store %4, 0, 0.0
+%6 = range 4, {channels} : dtype=i32
+%7 = range 5, 3 : dtype=i32
+%8 = range 6, 3 : dtype=i32
+%9 = index %4, 0
+%10 = buffer {weights} : dtype=f32 slot=0
+%11 = mul %1, {per_row}
+%12 = mul %6, 9
+%13 = add %11, %12
+%14 = mul %7, 3
+%15 = add %13, %14
+%16 = add %15, %8
+%17 = index %10, %16
+%18 = buffer {pixels} : dtype=f32 slot=1
+%19 = mul %0, {image}
+%20 = mul %6, {plane}
+%21 = add %19, %20
+%22 = mul %2, {width}
+%23 = add %21, %22
+%24 = mul %7, {width}
+%25 = add %23, %24
+%26 = add %25, %3
+%27 = add %26, %8
+%28 = add %27, {corner}
+%29 = add %3, %8
+%30 = cmplt 0, %29
+%31 = cmplt %29, {right}
+%32 = and %30, %31
+%33 = add %2, %7
+%34 = cmplt 0, %33
+%35 = and %32, %34
+%36 = cmplt %33, {below}
+%37 = and %35, %36
+%38 = index %18, %28, %37
+%39 = mul %17, %38
+%40 = add %9, %39
+%41 = store %4, 0, %40
+%42 = end %8, %41
+%43 = end %7, %42
+%44 = end %6, %43
+%45 = buffer {results} : dtype=f32 slot=2
+%46 = mul %0, {image_out}
+%47 = mul %1, {plane}
+%48 = add %46, %47
+%49 = add %48, %22
+%50 = add %49, %3
+%51 = store %45, %50, %9
+%52 = end %3, %5, %44, %51
+%53 = end %2, %52
+%54 = end %1, %53
+%55 = end %0, %54
+%56 = sink %55, conv
+"""
+
+
+def convolution(batch: int, channels: int, height: int, width: int, rows: int) -> UOp:
+    """Of 3x3, as rangeify makes its loops, with a border of zeros."""
+    plane = height * width
+    sizes: dict[str, Any] = {
+        "batch": batch, "rows": rows, "height": height, "width": width,
+        "channels": channels, "weights": rows * channels * 9, "per_row": channels * 9,
+        "pixels": batch * channels * plane, "image": channels * plane, "plane": plane,
+        "corner": -width - 1, "right": width + 1, "below": height + 1,
+        "results": batch * rows * plane, "image_out": rows * plane,
+    }  # fmt: skip
+    return parse_uir(CONVOLUTION.format(**sizes))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 16, 5), (3, 2, 5, 7, 6), (1, 2, 3, 3, 13)])
+def test_convolution(sizes: tuple[int, ...], target: Target) -> None:
+    assert_same(convolution(*sizes), target)
+
+
+def test_what_is_no_contraction() -> None:
+    a, b = array(0, 8, 8), array(1, 8, 8)
+    cases: list[Callable[[], UOp]] = [
+        lambda: a + b,
+        lambda: a.reduce(Ops.ADD, 1),
+        lambda: (a * b).reduce(Ops.ADD, 1),  # no loop of its own for either
+        lambda: matmul(a, array(1, 8, 1)),  # no columns
+        lambda: matmul(array(0, 8, 8, dtype=i32), array(1, 8, 8, dtype=i32)),
+        lambda: (a.reshape((8, 1, 8)).expand((8, 8, 8))).reduce(Ops.MAX, 1),
+    ]
+    for make in cases:
+        sink = rangeify([make()], "k")
+        assert find_contraction(sink) is None, sink
+        assert contraction(sink, AVX2) is None
+
+
+def test_small_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    small = rangeify([matmul(array(0, 8, 8), array(1, 8, 8))], "mm")
+    assert find_contraction(small) is not None
+    assert contraction(small, AVX2) is None
+    flat = rangeify([matmul(array(0, 512, 64), array(1, 64, 2))], "mm")
+    assert contraction(flat, AVX512) is None  # of 16 lanes, 14 would be empty
+    large = rangeify([matmul(array(0, 64, 64), array(1, 64, 64))], "mm")
+    assert contraction(large, AVX2) is not None
+
+
+def test_a_schedule_prints() -> None:
+    step = Contract(Blocks(6, 2, 8, 256, 40, 16), 1, True, True, True, True)
+    assert str(step) == "contract(tile 6x16, block 240x256x256, left in place)"
+    with pytest.raises(ValueError, match="no contraction"):
+        step.apply(rangeify([array(0, 8) + 1.0], "e"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_blocks_fit_registers_and_caches(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    for rows, columns, depth in [(1024, 1024, 1024), (64, 128, 784), (3, 999, 5)]:
+        lanes = target.lanes(f32)
+        size = Size(1, rows, -(-columns // lanes), (depth,), 0.25, 0.3)
+        b, _ = choose_blocks(size, f32, target)
+        assert b.rows * b.vectors + b.vectors + 1 <= target.registers
+        panel = 4 * b.wide * b.vectors * lanes * b.depth
+        assert panel <= contraction_blocks.PANEL_BYTES
+        assert b.high * b.rows < rows + b.rows
+
+
+def test_rounds_are_equal_and_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads are to finish together; the split is a matter of the shape alone."""
+    monkeypatch.undo()
+    b, _ = choose_blocks(Size(1, 1024, 128, (1024,), 0.25, 0.3), f32, AVX2)
+    down = math.ceil(math.ceil(1024 / b.rows) / b.high)
+    across = math.ceil(math.ceil(128 / b.vectors) / b.wide)
+    assert down * across % 2 == 0
+    assert down * b.high * b.rows * across * b.wide * b.vectors < 1.1 * 1024 * 128

@@ -1,0 +1,89 @@
+"""Schedules: every step keeps the meaning, on random kernels and several machines."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from uopc.dtype import f32, f64, i32
+from uopc.interp import run_loops
+from uopc.rangeify import rangeify
+from uopc.schedule import PLAIN, Target, choose_schedule, model
+from uopc.spec import check
+from uopc.uop import Ops, UOp, toposort
+
+# Small caches make schedules for much data out of little.
+TARGETS = [
+    PLAIN,
+    Target(32, 16, True, 32 << 10, 1 << 10, 1 << 11, 2),
+    Target(64, 32, True, 64, 128, 256, 2),
+]
+LENGTHS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 20, 33)
+
+
+class Kernels:
+    """Random kernels: reads by permuted, repeated and flipped axes; a reduction or none."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def kernel(self) -> UOp:
+        shape = [self.rng.choice(LENGTHS) for _ in range(self.rng.randint(1, 4))]
+        while math.prod(shape) > 700:
+            shape.pop()
+        dtype = self.rng.choice((f32, f32, f64, i32))
+        value = self.leaf(0, shape, dtype)
+        for slot in range(1, self.rng.randint(2, 4)):
+            op = self.rng.choice((Ops.ADD, Ops.MUL, Ops.MAX))
+            value = UOp(op, (value, self.leaf(slot, shape, dtype)))
+        if self.rng.random() < 0.7:
+            order = self.rng.sample(range(len(shape)), len(shape))
+            op = self.rng.choice((Ops.ADD, Ops.ADD, Ops.MAX))
+            value = value.permute(order).reduce(op, self.rng.randint(1, len(shape)))
+            if self.rng.random() < 0.5:
+                value = value * 2 + value
+        return value
+
+    def leaf(self, slot: int, shape: list[int], dtype) -> UOp:
+        rank = len(shape)
+        order = list(range(rank))
+        if self.rng.random() < 0.4:
+            self.rng.shuffle(order)
+        moved = tuple(shape[axis] for axis in order)
+        kept = tuple(n if self.rng.random() < 0.75 else 1 for n in moved)
+        u = UOp.buffer(math.prod(kept), dtype, slot).reshape(kept).expand(moved)
+        u = u.permute(tuple(order.index(axis) for axis in range(rank)))
+        return u.flip((self.rng.randrange(rank),)) if self.rng.random() < 0.2 else u
+
+
+def made_up(sink: UOp) -> dict[int, np.ndarray]:
+    data = {}
+    for u in toposort([sink]):
+        if u.op is Ops.BUFFER and u.arg.space == "global":
+            rng = np.random.default_rng(u.arg.slot)
+            x = rng.standard_normal(u.shape) * 4
+            data[u.arg.slot] = x.astype(u.dtype.numpy)
+    return data
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_step_keeps_the_meaning(seed: int, monkeypatch) -> None:
+    kernels, seen = Kernels(seed), set()
+    for _ in range(10):
+        pays = kernels.rng.choice((5, 60, 1000))
+        monkeypatch.setattr(model, "PAYS_NS", pays)
+        monkeypatch.setattr(model, "ROUND_NS", pays / 3)
+        sink = rangeify([kernels.kernel()], "k")
+        data = made_up(sink)
+        expected = run_loops(sink, data)
+        steps = choose_schedule(sink, kernels.rng.choice(TARGETS))
+        for step in steps:
+            seen.add(type(step).__name__)
+            sink = step.apply(sink)
+            check(toposort([sink]), "loops")
+        for slot, stored in run_loops(sink, data).items():
+            np.testing.assert_allclose(stored, expected[slot], 1e-4, 1e-4)
+    assert "Simplify" in seen
