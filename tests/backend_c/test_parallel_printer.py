@@ -17,7 +17,6 @@ from loop_programs import (
     end,
     local,
     loop,
-    printed,
     read,
     run_native,
     sink,
@@ -25,7 +24,7 @@ from loop_programs import (
     store,
 )
 
-from uopc.dtype import boolean, f32, f64, i64
+from uopc.dtype import f32, i64
 from uopc.interp import run_loops
 from uopc.uop import UOp
 
@@ -49,7 +48,13 @@ def programs() -> Iterator[Case]:
     p, q, k = loop(0, 8, "parallel"), loop(1, 4, "parallel"), loop(2, 8)
     lane = loop(3, 8, "vector")
     x, out, last = buf(0, 64, f32), buf(1, 64, f32), buf(2, 4, f32)
-    yield sink("copy", end(p, end(lane, store(out, p * 8 + lane, read(x, p * 8 + lane) * 2.0)))), data
+    yield (
+        sink(
+            "copy",
+            end(p, end(lane, store(out, p * 8 + lane, read(x, p * 8 + lane) * 2.0))),
+        ),
+        data,
+    )
     # Sums by round, which the second loop and the rest read; a scalar for all.
     part, scale, own = local(0, 8, f32), local(1, 1, f32), local(2, 1, f32)
     first = end(
@@ -67,15 +72,22 @@ def programs() -> Iterator[Case]:
     body = [
         end(k, end(lane, store(rows, k * 8 + lane, read(x, k * 8 + lane) + 1.0))),
         end(lane, store(sums, lane, zero())),
-        end(k, end(lane, store(sums, lane, read(sums, lane) + read(rows, k * 8 + lane)))),
-        end(lane, store(out, wide * UOp.const(8, i64) + lane.cast(i64), read(sums, lane))),
+        end(
+            k, end(lane, store(sums, lane, read(sums, lane) + read(rows, k * 8 + lane)))
+        ),
+        end(
+            lane,
+            store(out, wide * UOp.const(8, i64) + lane.cast(i64), read(sums, lane)),
+        ),
     ]
     yield sink("rows", end(wide, *body)), data
     again = end(loop(5, 3, "parallel"), end(lane, store(out, lane, read(x, lane))))
     yield sink("unused", again), data
     # Conditions of statements: of a loop's number, of data, and nested.
     big = UOp.const(3, k.dtype) < k
-    inside = end(big, store(out, k, read(x, k)), end(k < 6, store(out, k + 8, read(x, 2))))
+    inside = end(
+        big, store(out, k, read(x, k)), end(k < 6, store(out, k + 8, read(x, 2)))
+    )
     yield sink("if_index", end(k, inside, store(out, k + 16, read(x, k)))), data
     positive = zero() < read(x, p)
     task = end(p, end(positive, end(lane, store(out, p * 8 + lane, read(x, lane)))))

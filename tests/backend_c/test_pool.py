@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,24 @@ def test_rounds_run_at_once(program: Library):
     assert on_threads(program, 8, "who") == 1
     set_threads(2)
     assert on_threads(program) == 2
+
+
+def test_workers_that_are_not_wanted_end(program: Library):
+    def others() -> int:
+        return len(os.listdir("/proc/self/task")) - before
+
+    set_threads(1)
+    counts(program, 2)
+    before = len(os.listdir("/proc/self/task"))
+    set_threads(5)
+    assert on_threads(program, 5) == 5
+    assert others() > 2  # some that went home before may have been counted
+    set_threads(1)
+    counts(program, 2)
+    end = time.monotonic() + 20
+    while others() > 0 and time.monotonic() < end:
+        time.sleep(0.001)
+    assert others() <= 0
 
 
 def test_a_loop_in_a_round(program: Library):

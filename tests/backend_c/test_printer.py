@@ -2,8 +2,14 @@
 
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from loop_programs import end, local, loop, read, sink, store
 
 from uopc.backend_c import Spelling, kernel_source
 from uopc.backend_c.backend import spellings
@@ -273,22 +279,41 @@ def test_literals_are_the_shortest_text_with_that_value(
 # What gcc 12.2 gets wrong
 
 
+PRAGMA = "#pragma GCC unroll 1\n"
+
+
+def loops(program: UOp, opt: int) -> str:
+    with overriding(UOPC_OPT=opt):
+        return KernelPrinter(program, spellings()).text()
+
+
 def test_inner_loops_are_not_unrolled_behind_the_schedule_s_back():
-    pragma = "#pragma GCC unroll 1\n"
+    i, j, k = loop(0, 8), loop(1, 8), loop(2, 4, "parallel")
     for dtype in (f32, i32):
-        x = buf(0, 64, dtype).reshape((8, 8))
-        both = x.reduce(Ops.ADD, 2)
-        for nested in (both, x.permute((1, 0)), both.recip() if dtype is f32 else both):
-            assert printed(nested, 1).count(pragma) == 1
-            assert pragma not in printed(nested, 0)
-        assert pragma not in printed(buf(0, 64, dtype) + 1, 1)
+        x, out = buf(0, 64, dtype), buf(1, 64, dtype)
+        copy = store(out, i * 8 + j, read(x, i * 8 + j))
+        nested = sink("k", end(i, end(j, copy)))
+        assert loops(nested, 1).count(PRAGMA) == 1
+        assert PRAGMA not in loops(nested, 0)
+        alone = end(i, store(out, i, read(x, i)))
+        assert PRAGMA not in loops(sink("k", alone), 1)
+        # The outermost loop of a function, whatever the function is.
+        assert PRAGMA not in loops(sink("k", end(k, alone)), 1)
+        assert loops(sink("k", end(k, end(i, end(j, copy)))), 1).count(PRAGMA) == 1
 
 
-def test_lanes_of_a_block_may_be_unrolled():
-    x = buf(0, 16 * 8 * 3).reshape((3, 8, 16)).permute((2, 0, 1))
-    text = printed(x.reduce(Ops.ADD, 2), 1)
-    loops = re.findall(r"(pragma GCC unroll 1\n\s*)?for \(int (\w+) ", text)
-    assert [bool(marked) for marked, _ in loops] == [False, False, True, False, False]
+def test_lanes_may_be_unrolled():
+    i, j, k, lane = loop(0, 8), loop(1, 8), loop(2, 8), loop(3, 8, "vector")
+    x, out, acc = buf(0, 64, f32), buf(1, 64, f32), local(0, 8, f32)
+    # A loop over an array of sums, which is inside one of terms.
+    over = end(k, store(acc, k, read(acc, k) + read(x, j * 8 + k)))
+    finish = end(k, store(out, k, read(acc, k)))
+    text = loops(sink("k", end(i, end(j, over), finish)), 1)
+    found = re.findall(r"(pragma GCC unroll 1\n\s*)?for \(int (\w+) ", text)
+    assert [bool(marked) for marked, _ in found] == [False, True, False, False]
+    # One over vectors has nothing left to vectorise.
+    vectors = end(i, end(j, end(lane, store(out, lane + j * 8, read(x, lane)))))
+    assert PRAGMA not in loops(sink("k", vectors), 1)
 
 
 def test_an_index_made_of_a_truth_value_is_hidden_from_the_vectoriser():

@@ -1,6 +1,5 @@
 """Vector loops as C: memory, gates, tails, variables, against the interpreter."""
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +13,12 @@ from loop_programs import (
     Array,
     buf,
     compare,
-    compiled,
     end,
     local,
     loop,
     printed,
     read,
     sink,
-    source,
     store,
 )
 
@@ -61,58 +58,66 @@ def copies(name: str, dtype: DType, width: int, index, gate=None, n: int = 200) 
 
 
 STRIDES = {
-    "one": lambda i, l: i * 5 + l + 3,
-    "same": lambda i, l: i * 5 + 3,
-    "two": lambda i, l: l * 2 + i,
-    "back": lambda i, l: l * -1 + (i + 40),
-    "back3": lambda i, l: l * -3 + 99 + i,
-    "wide": lambda i, l: l.cast(i64) * UOp.const(4, i64) + 1,
-    "quotient": lambda i, l: (i * 16 + l) // 16,
-    "remainder": lambda i, l: (i * 16 + l + 32) % 16,
-    "crossing": lambda i, l: (i * 5 + l) // 3,
-    "square": lambda i, l: l * l % 200,
+    "one": lambda i, v: i * 5 + v + 3,
+    "same": lambda i, v: i * 5 + 3,
+    "two": lambda i, v: v * 2 + i,
+    "back": lambda i, v: v * -1 + (i + 40),
+    "back3": lambda i, v: v * -3 + 99 + i,
+    "wide": lambda i, v: v.cast(i64) * UOp.const(4, i64) + 1,
+    "quotient": lambda i, v: (i * 16 + v) // 16,
+    "remainder": lambda i, v: (i * 16 + v + 32) % 16,
+    "crossing": lambda i, v: (i * 5 + v) // 3,
+    "square": lambda i, v: v * v % 200,
 }
 GATES = {
-    "uniform": lambda i, l: i < 2,
-    "never": lambda i, l: i + l < 0,
-    "always": lambda i, l: UOp.const(-1, i32) < l,
-    "left": lambda i, l: UOp.const(7, i32) < i * 5 + l,
-    "right": lambda i, l: i * 5 + l < 12,
-    "both": lambda i, l: (UOp.const(2, i32) < i * 5 + l) & (l * 2 + i < 15),
-    "negated": lambda i, l: (i * 5 + l < 7).logical_not(),
-    "odd": lambda i, l: (l % 2).ne(0),
-    "either": lambda i, l: (l < 2) | (UOp.const(4, i32) < l),
+    "uniform": lambda i, v: i < 2,
+    "never": lambda i, v: i + v < 0,
+    "always": lambda i, v: UOp.const(-1, i32) < v,
+    "left": lambda i, v: UOp.const(7, i32) < i * 5 + v,
+    "right": lambda i, v: i * 5 + v < 12,
+    "both": lambda i, v: (UOp.const(2, i32) < i * 5 + v) & (v * 2 + i < 15),
+    "negated": lambda i, v: (i * 5 + v < 7).logical_not(),
+    "odd": lambda i, v: (v % 2).ne(0),
+    "either": lambda i, v: (v < 2) | (UOp.const(4, i32) < v),
 }
 
 
 def reads() -> Iterator[Case]:
     """Every dtype, width, stride and gate, though not every combination."""
+    types = list(DTYPES.values())
     for width in range(1, 18):
-        for dtype in DTYPES.values():
+        for k in range(0, len(types), 3):
+            dtype = types[(width + k) % len(types)]
             yield copies(f"tail_{dtype}_{width}", dtype, width, STRIDES["one"])
     for stride, index in STRIDES.items():
         for dtype, width in ((f32, 8), (boolean, 5), (u8, 16), (f16, 3), (f64, 4)):
             yield copies(f"{stride}_{dtype}", dtype, width, index)
     for k, (gate, condition) in enumerate(GATES.items()):
         for j, (stride, index) in enumerate(STRIDES.items()):
-            dtype = (f32, boolean, f64, u8, bf16)[(k + j) % 5]
-            for width in (8, 7):
-                name = f"{gate}_{stride}_{width}"
-                yield copies(name, dtype, width, index, condition)
+            dtype, width = (f32, boolean, f64, u8, bf16)[(k + j) % 5], 8 - (k + j) % 2
+            yield copies(f"{gate}_{stride}", dtype, width, index, condition)
 
 
 def outside() -> Iterator[Case]:
     """Gates that alone keep a read inside its buffer, at both ends."""
+
+    def padded(i: UOp, v: UOp) -> UOp:
+        return i * 8 + v + -5
+
+    def inside(i: UOp, v: UOp) -> UOp:
+        return (UOp.const(4, i32) < i * 8 + v) & (i * 8 + v < 17)
+
     for dtype in (f32, boolean, i64):
         for width in (4, 8, 3):
-            padded = lambda i, l: i * 8 + l + -5  # noqa: E731
-            inside = lambda i, l: (UOp.const(4, i32) < i * 8 + l) & (i * 8 + l < 17)  # noqa: E731
             yield copies(f"pad_{dtype}_{width}", dtype, width, padded, inside, 12)
             # An index from memory, wild where the gate says no.
-            lane, at, ok = loop(0, width, "vector"), buf(1, width, i32), buf(2, width, boolean)
-            wild = np.array([5, -(2**31), 3, 11, 2**31 - 1, 0, -1, 12][:width], np.int32)
+            lane, at = loop(0, width, "vector"), buf(1, width, i32)
+            wild = np.array(
+                [5, -(2**31), 3, 11, 2**31 - 1, 0, -1, 12][:width], np.int32
+            )
             safe = (wild >= 0) & (wild < 12)
-            value = read(buf(0, 12, dtype), read(at, lane), read(ok, lane))
+            gate = read(buf(2, width, boolean), lane)
+            value = read(buf(0, 12, dtype), read(at, lane), gate)
             body = end(lane, store(buf(3, width, dtype), lane, value))
             data = {0: numbers(12, dtype), 1: wild, 2: safe}
             yield sink(f"wild_{dtype}_{width}", body), data
@@ -141,7 +146,10 @@ def writes() -> Iterator[Case]:
                 store(out, lane, read(x, lane + 9)),
                 store(out, lane + 16, read(out, lane)),
             ]
-            yield sink(f"twice_{dtype}_{width}", end(lane, *both)), {0: numbers(40, dtype)}
+            yield (
+                sink(f"twice_{dtype}_{width}", end(lane, *both)),
+                {0: numbers(40, dtype)},
+            )
 
 
 def masks() -> Iterator[Case]:
@@ -149,7 +157,10 @@ def masks() -> Iterator[Case]:
     for width in (8, 6):
         lane = loop(0, width, "vector")
         types = (f32, f64, u8, boolean, i64)
-        data = {k: numbers(24, t, k) % 5 if t.is_int else numbers(24, t, k) for k, t in enumerate(types)}
+        data = {
+            k: numbers(24, t, k) % 5 if t.is_int else numbers(24, t, k)
+            for k, t in enumerate(types)
+        }
         xs = [read(buf(k, 24, t), lane) for k, t in enumerate(types)]
         ys = [read(buf(k, 24, t), lane + 8) for k, t in enumerate(types)]
         less = [x < y for x, y in zip(xs, ys, strict=True)]
@@ -179,29 +190,33 @@ def variables() -> Iterator[Case]:
         for width, rest in ((8, 3), (4, 1)):
             n = 2 * width + rest
             lane, tail = loop(0, width, "vector"), loop(1, rest, "vector")
-            k = loop(2, 5)
-            acc, x, out = local(0, n, dtype), buf(0, 5 * n, dtype), buf(1, n + 2, dtype)
-            places = [lane, lane + width, tail + 2 * width]
-            over = [lane, lane, tail]
-            start = [end(o, store(acc, p, UOp.const(0, dtype))) for o, p in zip(over, places, strict=True)]
+            k, zero = loop(2, 5), UOp.const(0, dtype)
+            acc, x = local(0, n, dtype), buf(0, 5 * n, dtype)
+            out = buf(1, n + 2, dtype)
+            places = [(lane, lane), (lane, lane + width), (tail, tail + 2 * width)]
+            start = [end(o, store(acc, p, zero)) for o, p in places]
             step = [
                 end(o, store(acc, p, read(acc, p) + read(x, k * n + p)))
-                for o, p in zip(over, places, strict=True)
+                for o, p in places
             ]
-            finish = [end(o, store(out, p, read(acc, p))) for o, p in zip(over, places, strict=True)]
+            finish = [end(o, store(out, p, read(acc, p))) for o, p in places]
             total = read(acc, 0)
             for i in range(1, width):
                 total = total + read(acc, i)
             finish.append(store(out, n, total))
             finish.append(store(acc, 1, UOp.const(3, dtype)))
             finish.append(store(out, n + 1, read(acc, 1) + read(acc, 2)))
-            program = sink(f"rows_{dtype}_{width}", *start, end(k, *step), *finish)
-            yield program, {0: numbers(5 * n, dtype)}
-    # Truth values in variables and in arrays.
+            name = f"rows_{dtype}_{width}"
+            yield sink(name, *start, end(k, *step), *finish), {0: numbers(5 * n, dtype)}
+    yield from flags()
+
+
+def flags() -> Iterator[Case]:
+    """Truth values in variables and in arrays."""
     lane, i = loop(0, 8, "vector"), loop(1, 8)
-    x, out = buf(0, 16, f32), buf(1, 24, boolean)
-    for name, extra in (("kept", []), ("array", [end(i, store(out, i + 8, read(local(0, 8, boolean), i)))])):
-        acc = local(0, 8, boolean)
+    x, out, acc = buf(0, 16, f32), buf(1, 24, boolean), local(0, 8, boolean)
+    each = [end(i, store(out, i + 8, read(acc, i)))]
+    for name, extra in (("kept", []), ("array", each)):
         body = [
             end(lane, store(acc, lane, read(x, lane) < read(x, lane + 8))),
             store(acc, 2, UOp.const(True, boolean)),

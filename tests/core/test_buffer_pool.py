@@ -279,8 +279,34 @@ def test_threads_never_share_a_block() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
+    pool.array(MB // 8, BYTES)  # some may have been given back while it was locked
     assert pool.used == 0
     assert 0 < pool.kept <= 16 * MB // 4
+
+
+def test_what_is_given_back_while_others_have_the_lock_is_not_lost(
+    mapped: list[int],
+) -> None:
+    """Arrays are collected anywhere: that must not wait."""
+    pool = Pool()
+    array = pool.array(MB, BYTES)
+    taken, given_back = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pages._lock:
+            taken.set()
+            given_back.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    taken.wait(60)
+    del array
+    assert pool.kept == 0
+    given_back.set()
+    other.join()
+    again = pool.array(MB, BYTES)
+    assert mapped == [MB]
+    assert (pool.used, pool.kept) == (again.nbytes, 0)
 
 
 def _in_child(array: Array, queue: Any) -> None:
@@ -306,19 +332,6 @@ def test_a_child_has_memory_of_its_own() -> None:
     assert child.exitcode == 0
     assert (array == 5).all()
     assert (empty(MB, u8) != 9).any()
-
-
-def test_a_fork_waits_for_the_lock() -> None:
-    with pages._lock:
-        assert pages._lock.acquire(blocking=False)
-        pages._lock.release()
-    assert any(known is pages._lock for known in forking_locks())
-
-
-def forking_locks() -> list[Any]:
-    from uopc.uop import forking
-
-    return list(forking._locks)
 
 
 @pytest.mark.parametrize("nbytes", [1 << 60, 1 << 70])

@@ -125,6 +125,12 @@ def test_any_number_of_axes(n: int) -> None:
     np.testing.assert_allclose(got.numpy(), want, atol=1e-12)
 
 
+def test_one_element_and_one_tap_meet_once() -> None:
+    x, w = Tensor([[[3.0]]]), Tensor([[[5.0]]])
+    assert x.conv1d(w, padding=[(0, 2)]).tolist() == [[[15.0, 0.0, 0.0]]]
+    assert x.conv1d(w, padding=[(2, 0)], stride=2).tolist() == [[[0.0, 15.0]]]
+
+
 def test_every_solution_of_the_equation_is_one_term() -> None:
     """The row by its definition, with factors that share divisors or are negative."""
     x, w = drawn(2, 1, 2, 5), drawn(1, 3, 2, 4)

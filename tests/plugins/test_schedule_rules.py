@@ -162,7 +162,7 @@ MISTAKES = {
         TypeError,
         r"step does\(harm\) gave .*, expected a loop program",
     ),
-    "illegal": (lambda *_: [Does(illegal)], SpecError, "REDUCE breaks the loops rule"),
+    "illegal": (lambda *_: [Does(illegal)], SpecError, "breaks the loops rule"),
     "meaning": (
         lambda *_: [Does(wrong_loop)],
         SpecError,

@@ -7,6 +7,7 @@ digits between operations. These functions have no branches, so they vectorise.
 from __future__ import annotations
 
 from uopc.backend_c.spelling import Spelling
+from uopc.backend_c.types import INLINE
 
 # Shifted into place, the exponent of an f16 is 112 too small; scaling by 2**112 mends
 # it, for subnormal numbers too, and leaves only infinity and NaN to be marked.
@@ -58,7 +59,6 @@ static inline float uopc_f64_to_odd(double x) {{
 """
 
 # The same on vectors, where a choice is made by masks.
-_INLINE = "static inline __attribute__((always_inline)) "
 _VECTORS = """\
 typedef float f32x{w} __attribute__((vector_size(4*{w})));
 typedef double f64x{w} __attribute__((vector_size(8*{w})));
@@ -116,7 +116,7 @@ f32x{w} uopc_f64_to_odd_x{w}(f64x{w} x) {{
 
 
 def _cast(*steps: tuple[str, str, str]) -> Spelling:
-    """A cast in steps: the name of each, and its definitions for scalars and vectors."""
+    """A cast in steps: of each the name, and its functions of scalars and vectors."""
     scalar = vector = "{0}"
     for name, _, _ in steps:
         scalar, vector = f"uopc_{name}({scalar})", f"uopc_{name}_x{{w}}({vector})"
@@ -124,7 +124,7 @@ def _cast(*steps: tuple[str, str, str]) -> Spelling:
         scalar,
         tuple(one for _, one, _ in steps),
         vector,
-        (_VECTORS, *(_INLINE + many for _, _, many in steps)),
+        (_VECTORS, *(INLINE + many for _, _, many in steps)),
     )
 
 

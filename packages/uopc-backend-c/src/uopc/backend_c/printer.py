@@ -8,7 +8,7 @@ from uopc.backend_c.scalars import PAD, ScalarPrinter, buffers, variable
 from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.statements import StatementPrinter
 from uopc.backend_c.streams import FENCE
-from uopc.backend_c.tasks import is_task, shared_locals, task_start
+from uopc.backend_c.tasks import shared_locals, task_start
 from uopc.backend_c.tiles import exposed_locals
 from uopc.backend_c.types import c_type
 from uopc.uop import OpDef, UOp, toposort

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from uopc.backend_c.half import HALF_CASTS
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.types import c_literal
+from uopc.backend_c.types import INLINE, c_literal
 from uopc.backend_c.vector_math import VECTOR_MATH
 from uopc.backend_c.vector_math.fma import FMA
 from uopc.dtype import DType
@@ -27,7 +27,6 @@ from uopc.uop import Literal, OpDef, Ops, UOp
 
 AnySpelling = Spelling | Callable[[UOp, Bounds], Spelling]
 
-_INLINE = "static inline __attribute__((always_inline)) "
 
 _FLOORDIV = Spelling(
     "uopc_floordiv_{n}({0},{1})",
@@ -117,7 +116,7 @@ def _shift(sign: str, name: str) -> Callable[[UOp, Bounds], Spelling]:
         f"  return b < 8*sizeof(a) ? ({{t}})(a{sign}b) : 0;\n"
         "}}\n",
         f"uopc_{name}_{{t}}({{0}},{{1}})",
-        f"{_INLINE}{{t}} uopc_{name}_{{t}}({{t}} a, {{t}} b) {{{{\n"
+        f"{INLINE}{{t}} uopc_{name}_{{t}}({{t}} a, {{t}} b) {{{{\n"
         "  {t} bits = ({t}){{0}} + 8*sizeof(a[0]);\n"
         f"  return (a {sign} (b & (bits - 1))) & ({{t}})(b < bits);\n"
         "}}\n",
@@ -161,9 +160,10 @@ def _saturating(source: DType, target: DType) -> Spelling:
         f"  return x != x || __builtin_fabs{f}(x) < 1 ? 0 : x >= {high} ? {top}"
         f" : x <= {low} ? {bottom} : ({{t}})x;\n}}}}\n",
         f"{name}_x{{w}}({{0}})",
-        f"{_INLINE}{{t}} {name}_x{{w}}({{s}} x) {{{{\n"
+        f"{INLINE}{{t}} {name}_x{{w}}({{s}} x) {{{{\n"
         f"  {{sm}} over = ({{sm}})(x >= {high}), under = ({{sm}})(x <= {low});\n"
-        f"  {{sm}} inside = ({{sm}})((x >= 1.0{f}) | (x <= -1.0{f})) & ~over & ~under;\n"
+        f"  {{sm}} inside = ({{sm}})((x >= 1.0{f}) | (x <= -1.0{f}));\n"
+        "  inside &= ~over & ~under;\n"
         "  {s} some = ({s})(({sm})x & inside);\n"
         f"  {{t}} high = ({{t}})__builtin_convertvector(over, {{m}}) & {top};\n"
         f"  {{t}} low = ({{t}})__builtin_convertvector(under, {{m}}) & {bottom};\n"
@@ -177,7 +177,7 @@ def _max(u: UOp, bounds: Bounds) -> Spelling:
     vector = Spelling(
         "",
         vector="uopc_max_{t}({0},{1})",
-        vector_helper=f"{_INLINE}{{t}} uopc_max_{{t}}({{t}} a, {{t}} b) {{{{\n"
+        vector_helper=f"{INLINE}{{t}} uopc_max_{{t}}({{t}} a, {{t}} b) {{{{\n"
         f"  {{m}} first = {first};\n"
         "  return ({t})((({m})a & first) | (({m})b & ~first));\n"
         "}}\n",
@@ -208,7 +208,7 @@ def _everywhere(text: str) -> Spelling:
 _WHERE = Spelling(
     "({0}?{1}:{2})",
     vector="uopc_where_{t}({0},{1},{2})",
-    vector_helper=_INLINE + "{t} uopc_where_{t}({m} c, {t} a, {t} b) {{\n"
+    vector_helper=INLINE + "{t} uopc_where_{t}({m} c, {t} a, {t} b) {{\n"
     "  return ({t})((({m})a & c) | (({m})b & ~c));\n"
     "}}\n",
 )

@@ -170,7 +170,9 @@ class StatementPrinter:
         ]
         text = "\n".join([f"({', '.join(parameters)}) {{", *scalars.lines, "}"]) + "\n"
         name = f"uopc_tile_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-        self.scalars.helpers[f"static __attribute__((noinline)) void {name}{text}"] = None
+        self.scalars.helpers[f"static __attribute__((noinline)) void {name}{text}"] = (
+            None
+        )
         return name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-INLINE = "static inline __attribute__((always_inline)) "
+from uopc.backend_c.types import INLINE
 
 # Of a vector that is not aligned there is no such store. gcc has a builtin for each
 # size, clang one for all.

@@ -7,6 +7,7 @@ import functools
 
 from uopc.backend_c import cache, cpu
 from uopc.backend_c.load import LoadError, load
+from uopc.backend_c.toolchain import CompileError, CompilerNotFoundError
 from uopc.schedule import PLAIN, Target
 
 # The compiler says it, because its command may name another processor than this one.
@@ -35,10 +36,13 @@ _OPT = 1  # the level does not change the answer
 def current_target() -> Target:
     """What programs are made for here: by `UOPC_CC`, and else for this processor.
 
-    Caches whose sizes the system does not tell are as in `PLAIN`. Raises
-    `CompilerNotFoundError` or `CompileError`.
+    What nobody tells is as in `PLAIN`: without a compiler that works, its part of it.
     """
-    vector_bytes, registers, fma = _asked(cache.target(_OPT))
+    try:
+        vector_bytes, registers, fma = _asked(cache.target(_OPT))
+    except (CompilerNotFoundError, CompileError, LoadError):
+        # Whoever compiles for it will hear the reason.
+        vector_bytes, registers, fma = PLAIN.vector_bytes, PLAIN.registers, PLAIN.fma
     size = cpu.caches()
     return Target(
         vector_bytes=vector_bytes,

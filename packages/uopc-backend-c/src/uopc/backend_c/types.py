@@ -25,6 +25,8 @@ C_TYPES = {
     "u64": "unsigned long long",
     "bool": "_Bool",
 }
+# Vectors are passed to nothing else: wider ones than the machine's have no registers.
+INLINE = "static inline __attribute__((always_inline)) "
 _INT_SUFFIX = {"i64": "LL", "u32": "u", "u64": "ull"}
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from uopc.backend_c.lanes import Affine, Lanes
 from uopc.backend_c.scalars import MAX_DEPTH, PAD, Names, ScalarPrinter, variable
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.types import c_type
+from uopc.backend_c.types import INLINE, c_type
 from uopc.backend_c.vector_types import (
-    INLINE,
     MASKS,
     UNSIGNED,
     VectorTypes,
@@ -32,7 +31,9 @@ class VectorExpressions:
         width: the lanes of the vectors, of which the loop needs the first ``count``.
     """
 
-    def __init__(self, scalars: ScalarPrinter, types: VectorTypes, lanes: Lanes) -> None:
+    def __init__(
+        self, scalars: ScalarPrinter, types: VectorTypes, lanes: Lanes
+    ) -> None:
         self.scalars = scalars
         self.types = types
         self.lanes = lanes
@@ -40,9 +41,7 @@ class VectorExpressions:
         self.width = lanes_held(lanes.count)
         self._mask_bits: dict[UOp, int] = {}
 
-    def vector(
-        self, u: UOp, names: Names, uses: Uses, pad: str, bits: int = 8
-    ) -> str:
+    def vector(self, u: UOp, names: Names, uses: Uses, pad: str, bits: int = 8) -> str:
         """The text of one value as a vector; of a bool, a mask of ``bits`` a lane."""
         texts = self.texts([u], names, uses, pad)
         return self._operand(u, texts[u], bits)
@@ -89,9 +88,7 @@ class VectorExpressions:
 
     # -- texts ----------------------------------------------------------------
 
-    def texts(
-        self, roots: Iterable[UOp], names: Names, uses: Uses, pad: str
-    ) -> Names:
+    def texts(self, roots: Iterable[UOp], names: Names, uses: Uses, pad: str) -> Names:
         """Texts for the roots: of vectors where they vary, else of scalars."""
         texts: Names = {}
         depth: dict[UOp, int] = {}
@@ -175,7 +172,9 @@ class VectorExpressions:
             dtype, value = (MASKS[bits], f"-{text}") if boolean else (s.dtype, text)
             return self.types.splat(dtype, self.width, value)
         if boolean and self.bits(s) != bits:
-            return f"__builtin_convertvector({text}, {self.types.mask(bits, self.width)})"
+            return (
+                f"__builtin_convertvector({text}, {self.types.mask(bits, self.width)})"
+            )
         return text
 
     def _lane_by_lane(self, u: UOp, texts: Names) -> str:
@@ -238,9 +237,7 @@ class VectorExpressions:
             texts[u] = names[u] = name
         return texts[u]
 
-    def _affine(
-        self, u: UOp, found: Affine, names: Names, uses: Uses, pad: str
-    ) -> str:
+    def _affine(self, u: UOp, found: Affine, names: Names, uses: Uses, pad: str) -> str:
         base = self.scalar(found.base, names, uses, pad)
         if found.step == 1:
             boolean = u.dtype.kind == "bool"

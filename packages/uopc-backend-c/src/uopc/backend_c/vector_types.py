@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from uopc.backend_c.streams import INLINE, stream_helper
-from uopc.backend_c.types import c_type
+from uopc.backend_c.streams import stream_helper
+from uopc.backend_c.types import INLINE, c_type
 from uopc.dtype import DTYPES, DType, u16
 
 # A vector wider than the machine's has no register to be passed in; nobody minds

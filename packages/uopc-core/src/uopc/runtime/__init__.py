@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from uopc.runtime.memory import MemoryPlan, plan_memory
     from uopc.runtime.nests import Nest, lower_nest, nests_of
     from uopc.runtime.origins import record_gradient, record_lines, recording
-    from uopc.runtime.passes import Lowered, lower
+    from uopc.runtime.passes import Lowered, lower, lower_kernel
     from uopc.runtime.profiling import KernelRun, Profile, profile
     from uopc.runtime.run import realize
     from uopc.runtime.steps import KernelWork
@@ -45,6 +45,7 @@ __all__ = [
     "default_backend",
     "jit",
     "lower",
+    "lower_kernel",
     "lower_nest",
     "nests_of",
     "new_buffer",
@@ -71,7 +72,7 @@ if not TYPE_CHECKING:
             "memory": "MemoryPlan plan_memory",
             "nests": "Nest lower_nest nests_of",
             "origins": "record_gradient record_lines recording",
-            "passes": "Lowered lower",
+            "passes": "Lowered lower lower_kernel",
             "profiling": "KernelRun Profile profile",
             "run": "realize",
             "steps": "KernelWork",

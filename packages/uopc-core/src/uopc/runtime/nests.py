@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from uopc.config import get
 from uopc.kernelize import Kernel
-from uopc.runtime.passes import Lowered, make_loops, one_nest, schedule
-from uopc.uop import Ops, UOp, substitute, toposort
+from uopc.runtime.passes import Lowered, lower_kernel, make_loops, one_nest, schedule
+from uopc.uop import Ops, UOp, lazy, substitute, toposort
 
 if TYPE_CHECKING:
     from uopc.schedule import Target
@@ -71,12 +70,12 @@ class Nest:
     def _number(self, buffer: int) -> int:
         return self._slots[self._homes.get(buffer, buffer)]
 
-    @cached_property
+    @lazy
     def _homes(self) -> dict[int, int]:
         """The input behind each output that is written over one."""
         return {k.out: k.over for k in self.kernels if k.over is not None}
 
-    @cached_property
+    @lazy
     def _slots(self) -> dict[int, int]:
         """Plan buffers by first visit, one for each memory."""
         found: dict[int, int] = {}
@@ -101,7 +100,7 @@ def lower_nest(nest: Nest, name: str, target: Target | None = None) -> Lowered |
     """The scheduled loop program of a nest; None if its kernels must stay apart."""
     if len(nest.kernels) == 1:
         (k,) = nest.kernels
-        return schedule(make_loops(k.ast, name, k.over_slot), target)
+        return lower_kernel(k.ast, name, k.over_slot, target)
     parts = [
         nest.renumbered(i, make_loops(k.ast, k.name, k.over_slot))
         for i, k in enumerate(nest.kernels)

@@ -38,7 +38,14 @@ def lower(
     ``over`` is the number of the buffer that is written in place: input and output are
     one then.
     """
-    return schedule(make_loops(ast, name, over), target).sink
+    return lower_kernel(ast, name, over, target).sink
+
+
+def lower_kernel(
+    ast: UOp, name: str, over: int | None = None, target: Target | None = None
+) -> Lowered:
+    """As `lower`, but it tells the schedule, too."""
+    return schedule(make_loops(ast, name, over), target)
 
 
 @collector_paused()

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from uopc.schedule.choose_elementwise import elementwise
 from uopc.schedule.choose_reduction import reduction
-from uopc.schedule.model import model
+from uopc.schedule.contraction import contraction
+from uopc.schedule.model import Numbers, model
+from uopc.schedule.nest import fresh_number, is_local
 from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import PLAIN, Target
-from uopc.uop import UOp
+from uopc.uop import Ops, UOp, toposort
+
+SMALL = 16
+"""Fewer iterations than that are left as they are."""
 
 
 def choose_schedule(sink: UOp, target: Target = PLAIN) -> tuple[Step, ...]:
-    """The steps for one loop program; none where nothing is to be gained."""
-    found = model(sink, target)
-    if found is None or found.iterations < SMALL:
-        return ()
-    steps = reduction(found) if found.reduced else elementwise(found)
+    """The steps for one loop program; none where nothing is to be gained.
+
+    There are three kinds: contractions, reductions, and what reduces nothing. Several
+    nests that share no accumulator are looked at one by one.
+    """
+    steps = contraction(sink, target)
+    if steps is None:
+        numbers = Numbers(fresh_number(sink) - 1)
+        steps = [s for part in _parts(sink) for s in _chosen(part, target, numbers)]
     return (*steps, Simplify()) if steps else ()
 
 
-SMALL = 16
-"""Fewer rounds than that are left as they are."""
+def _parts(sink: UOp) -> list[UOp]:
+    """Nests that have nothing to do with each other's loops, as programs."""
+    nests = all(s.op is Ops.END for s in sink.src)
+    if len(sink.src) < 2 or not nests or any(map(is_local, toposort([sink]))):
+        return [sink]
+    return [UOp(Ops.SINK, (s,), sink.arg) for s in sink.src]
+
+
+def _chosen(sink: UOp, target: Target, numbers: Numbers) -> Sequence[Step]:
+    m = model(sink, target, numbers)
+    if m is None or m.iterations < SMALL:
+        return ()
+    return reduction(m) if m.reduced else elementwise(m)

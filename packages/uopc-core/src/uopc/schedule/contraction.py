@@ -9,16 +9,21 @@ are in the nearest cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from uopc.dtype import DType
-from uopc.schedule.contraction_blocks import Blocks, Size, ceil, choose_blocks
+from uopc.schedule.contraction_blocks import (
+    Blocks,
+    Size,
+    block_depth,
+    ceil,
+    choose_blocks,
+)
 from uopc.schedule.contraction_build import Builder, Layout
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
-from uopc.schedule.contraction_reads import extent, lane_loops, moves
+from uopc.schedule.contraction_reads import PADDING, extent, lane_loops, moves
+from uopc.schedule.contraction_window import Window, find_window
 from uopc.schedule.step import Step
 from uopc.schedule.target import Target
-from uopc.simplify import Simplifier
 from uopc.uop import Ops, UOp
 
 SMALL = 8192
@@ -29,6 +34,15 @@ WASTE = 3
 # Cycles to pack an element: as vectors, or one by one; and to fetch it without that.
 VECTOR_COST = 0.3
 DIRECT_COST = 0.25
+COPY_COST = 0.4
+
+WINDOW_BYTES = 128 << 10
+"""Of what is copied whole; more is packed instead,"""
+FEW = 8
+"""if not even so many rounds of the terms fit."""
+
+PAYS_CYCLES = 20_000
+"""Less work than that, in cycles, is not split."""
 SINGLE_COST = 1.5
 
 
@@ -41,6 +55,7 @@ class Contract:
         joined: how many of the innermost loops over columns share vectors.
         direct: whether the left factor is read where it is.
         across: whether neighbouring columns are packed as vectors.
+        window: whether the right factor is copied whole, with its border.
         fma: whether a product is added with one rounding.
         parallel: whether the rounds may run at once.
     """
@@ -49,12 +64,14 @@ class Contract:
     joined: int
     direct: bool
     across: bool
+    window: bool
     fma: bool
     parallel: bool
 
     def __str__(self) -> str:
         b = self.blocks
         where = ", left in place" if self.direct else ""
+        where += ", right whole" if self.window else ""
         return (
             f"contract(tile {b.rows}x{b.vectors * b.lanes}, "
             f"block {b.high * b.rows}x{b.wide * b.vectors * b.lanes}x{b.depth}{where})"
@@ -65,53 +82,111 @@ class Contract:
         found = find_contraction(sink)
         if found is None:
             raise ValueError(f"{sink.arg} is no contraction")
+        window = find_window(found) if self.window else None
+        if window is not None:
+            found = _by_window(found, window)
         layout = Layout(found, self.blocks, self.joined)
-        builder = Builder(sink, layout, self.direct, self.across, self.fma)
+        make = Builder(sink, layout, window, self.direct, self.across, self.fma)
         kind = "parallel" if self.parallel else "serial"
-        return Simplifier()(UOp(Ops.SINK, tuple(builder.statements(kind)), sink.arg))
+        return UOp(Ops.SINK, tuple(make.statements(kind)), sink.arg)
+
+
+def _by_window(c: Contraction, window: Window) -> Contraction:
+    """The contraction with a batch for each window."""
+    columns = c.columns[len(window.batch) :]
+    return replace(c, batch=(*c.batch, *window.batch), columns=columns)
 
 
 def contraction(sink: UOp, target: Target) -> list[Step] | None:
     """The steps for a contraction; None if the program is none, or a small one."""
     found = find_contraction(sink)
-    if found is None:
+    if found is None or extent(found.columns) * extent(found.rows) == 0:
         return None
-    dtype = found.accumulator.dtype
-    size, joined, direct, across = _measured(found, dtype, target)
-    if size.rows * size.depth * extent(found.columns) < SMALL:
+    if extent((*found.rows, *found.columns, *found.reduced)) < SMALL:
         return None
-    blocks, cycles = choose_blocks(size, dtype, target)
-    padded = size.vectors * blocks.lanes * ceil(size.rows, blocks.rows) * blocks.rows
-    if padded > WASTE * size.rows * extent(found.columns):
-        return None
-    rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
-    rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
-    parallel = rounds > 1 and cycles >= PAYS_CYCLES
-    return [Contract(blocks, joined, direct, across, target.fma, parallel)]
+    window = find_window(found)
+    if window is not None:
+        step = _copied(found, window, target)
+        if step is not None:
+            return [step]
+    return _packed(found, target)
 
 
-PAYS_CYCLES = 20_000
-"""Less work than that, in cycles, is not split."""
-
-
-def _measured(
-    c: Contraction, dtype: DType, target: Target
-) -> tuple[Size, int, bool, bool]:
-    """A contraction in numbers; loops that share vectors; what needs no packing."""
+def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
+    """By windows, if they are small, and most of a window is used."""
+    c = _by_window(c, window)
+    dtype = c.accumulator.dtype
     lanes = target.lanes(dtype)
-    joined = lane_loops([r.arg.extent for r in c.columns], lanes)
-    inner = extent(c.columns[len(c.columns) - joined :])
-    vectors = extent(c.columns) // inner * ceil(inner, lanes)
-    across = joined == 1 and moves(c.right, c.columns[-1]) in (0, 1)
-    direct = c.left.op is Ops.INDEX and len(c.left.src) == 2
-    direct = direct and c.left.dtype is dtype
-    direct = direct and moves(c.left, c.reduced[-1]) in (0, 1)
+    *_, last = c.columns
+    along = ceil(last.arg.extent, lanes)
+    if along * lanes > PADDING * last.arg.extent:
+        return None
+    free = extent(window.free)
+    most = WINDOW_BYTES // (window.area * dtype.itemsize)
+    depth = block_depth(
+        [r.arg.extent for r in c.reduced], most * extent(c.reduced) // free
+    )
+    inner = [r for r in c.reduced if r not in window.free]
+    if most < min(free, FEW) or depth % extent(inner):
+        return None
+    if c.reduced[len(c.reduced) - len(inner) :] != tuple(inner):
+        return None
+    direct = _direct(c)
     size = Size(
         extent(c.batch),
         extent(c.rows),
-        vectors,
+        extent(c.columns[:-1]) * along,
         tuple(r.arg.extent for r in c.reduced),
         DIRECT_COST if direct else SINGLE_COST,
-        VECTOR_COST if across else SINGLE_COST,
+        0.0,
+        depth,
+        window.area * free * COPY_COST + 1,
     )
-    return size, joined, direct, across
+    return _step(c, size, 1, direct, True, True, target)
+
+
+def _packed(c: Contraction, target: Target) -> list[Step] | None:
+    """With the right factor packed."""
+    dtype = c.accumulator.dtype
+    lanes = target.lanes(dtype)
+    joined = lane_loops([r.arg.extent for r in c.columns], lanes)
+    inner = extent(c.columns[len(c.columns) - joined :])
+    across = joined == 1 and moves(c.right, c.columns[-1]) in (0, 1)
+    direct = _direct(c)
+    reduced = tuple(r.arg.extent for r in c.reduced)
+    size = Size(
+        extent(c.batch),
+        extent(c.rows),
+        extent(c.columns) // inner * ceil(inner, lanes),
+        reduced,
+        DIRECT_COST if direct else SINGLE_COST,
+        VECTOR_COST if across else SINGLE_COST,
+        block_depth(reduced),
+    )
+    step = _step(c, size, joined, direct, across, False, target)
+    b = step.blocks
+    padded = size.vectors * lanes * ceil(size.rows, b.rows) * b.rows
+    return [step] if padded <= WASTE * size.rows * extent(c.columns) else None
+
+
+def _direct(c: Contraction) -> bool:
+    """Whether the left factor can be read where it is."""
+    plain = c.left.op is Ops.INDEX and len(c.left.src) == 2
+    near = moves(c.left, c.reduced[-1]) in (0, 1)
+    return plain and near and c.left.dtype is c.accumulator.dtype
+
+
+def _step(
+    c: Contraction,
+    size: Size,
+    joined: int,
+    direct: bool,
+    across: bool,
+    window: bool,
+    target: Target,
+) -> Contract:
+    blocks, cycles = choose_blocks(size, c.accumulator.dtype, target)
+    rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
+    rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
+    parallel = rounds > 1 and cycles >= PAYS_CYCLES
+    return Contract(blocks, joined, direct, across, window, target.fma, parallel)

@@ -32,7 +32,9 @@ class Size:
         vectors: vectors that its columns take.
         reduced: rounds of the loops whose terms are added up.
         left: cycles to pack, or fetch, an element of the left factor.
-        right: cycles to pack an element of the right factor.
+        right: cycles to pack, or fetch, an element of the right factor.
+        window: cycles to copy the right factor as a whole, for each block.
+        block: terms of a block.
     """
 
     batch: int
@@ -41,6 +43,8 @@ class Size:
     reduced: tuple[int, ...]
     left: float
     right: float
+    block: int
+    window: float = 0
 
     @property
     def depth(self) -> int:
@@ -72,30 +76,29 @@ class Blocks:
 def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, float]:
     """The division that the estimate likes best, and that estimate in cycles."""
     lanes = target.lanes(dtype)
-    depth = _depth(size.reduced)
     found: list[tuple[float, Blocks]] = []
     for rows, vectors in _tiles(size, target.registers):
         tiles = ceil(size.rows, rows), ceil(size.vectors, vectors)
         for high, wide in _shapes(*tiles):
-            blocks = Blocks(rows, vectors, lanes, depth, high, wide)
+            blocks = Blocks(rows, vectors, lanes, size.block, high, wide)
             if _fits(size, blocks, dtype.itemsize):
                 found.append((_cycles(size, blocks), blocks))
     cycles, best = min(found, key=lambda f: f[0])
     return best, cycles
 
 
-def _depth(reduced: Sequence[int]) -> int:
+def block_depth(reduced: Sequence[int], most_terms: int = 0) -> int:
     """Terms of a block: all, or about equal parts; whole rounds of inner loops."""
-    depth = math.prod(reduced)
-    if depth <= MAX_DEPTH * 5 // 4:
+    depth, most_terms = math.prod(reduced), most_terms or MAX_DEPTH
+    if depth <= most_terms * 5 // 4:
         return depth
     inner = 1
     for n in reversed(reduced):
-        if inner * n > MAX_DEPTH:
+        if inner * n > most_terms:
             break
         inner *= n
     rounds = depth // inner
-    most = ceil(rounds, ceil(depth, MAX_DEPTH))
+    most = ceil(rounds, ceil(depth, most_terms))
     parts = range(most, most * 3 // 4, -1)
     return inner * next((n for n in parts if rounds % n == 0), most)
 
@@ -135,7 +138,7 @@ def _parts(most: int) -> Iterator[int]:
 def _fits(size: Size, b: Blocks, itemsize: int) -> bool:
     wide = b.wide * b.vectors * b.lanes * itemsize
     smallest = b.wide == 1
-    if wide * b.depth > PANEL_BYTES and not smallest:
+    if not size.window and wide * b.depth > PANEL_BYTES and not smallest:
         return False
     high = b.high if b.depth < size.depth else 1
     return wide * high * b.rows <= PANEL_BYTES
@@ -153,6 +156,7 @@ def _cycles(size: Size, b: Blocks) -> float:
     work = tiles * (tile * size.depth + moved)
     work += size.left * across * size.rows * size.depth
     work += size.right * down * across * b.wide * b.vectors * b.lanes * size.depth
+    work += size.window * down * across
     rounds = size.batch * down * across
     each = work * size.batch / rounds
     if work * size.batch < PAYS_CYCLES:

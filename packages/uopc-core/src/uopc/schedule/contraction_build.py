@@ -8,6 +8,8 @@ from uopc.dtype import DType
 from uopc.schedule.contraction_blocks import Blocks, ceil
 from uopc.schedule.contraction_pattern import Contraction
 from uopc.schedule.contraction_reads import extent, positions, put
+from uopc.schedule.contraction_right import Copied, Packed, Right
+from uopc.schedule.contraction_window import Window
 from uopc.schedule.nest import end, fresh_number, fresh_slot, loop, nested, read, store
 from uopc.uop import Ops, UOp, substitute
 
@@ -79,23 +81,30 @@ class Builder:
     """Makes the statements. Names of loop variables: see `Blocks`."""
 
     def __init__(
-        self, sink: UOp, layout: Layout, direct: bool, across: bool, fma: bool
+        self,
+        sink: UOp,
+        layout: Layout,
+        window: Window | None,
+        direct: bool,
+        across: bool,
+        fma: bool,
     ) -> None:
         self.at, self.b, self.c = layout, layout.b, layout.c
-        self.direct, self.across, self.fma = direct, across, fma
+        self.direct, self.fma = direct, fma
         self.numbers = fresh_number(sink)
         b, at = self.b, layout
+        self.lane = self.loop(b.lanes, "vector")
+        self.right: Right = Copied(self, window) if window else Packed(self, across)
         slot, dtype = fresh_slot(sink), self.c.accumulator.dtype
         sizes = (
             b.rows * at.width,
             b.wide * at.kept * b.rows * at.width,
-            b.wide * b.depth * at.width,
+            self.right.size,
             b.rows * b.depth,
         )
-        self.acc, self.sums, self.right, self.left = (
+        self.acc, self.sums, self.right_buffer, self.left = (
             UOp.buffer(n, dtype, slot + i, space="local") for i, n in enumerate(sizes)
         )
-        self.lane = self.loop(b.lanes, "vector")
         self.base: dict[UOp, UOp] = {}  # the position in the batch
         self.first = self.top = self.start = at.const(0)
 
@@ -113,15 +122,15 @@ class Builder:
         self.top = rounds // at.across % at.down * self.b.high  # in tiles
         self.first = rounds % at.across * self.b.wide
         if at.passes == 1:
-            return [end(rounds, *self.pack_right(at.depth), self.strips(at.depth))]
+            return [end(rounds, *self.right.fill(at.depth), self.strips(at.depth))]
         full, rest = divmod(at.depth, self.b.depth)
         number = self.loop(full)
         self.start = number * self.b.depth
-        body = [*self.pack_right(self.b.depth), self.strips(self.b.depth)]
+        body = [*self.right.fill(self.b.depth), self.strips(self.b.depth)]
         statements = [*self.zeros(), end(number, *body)]
         if rest:
             self.start = at.const(full * self.b.depth)
-            statements += [*self.pack_right(rest), self.strips(rest)]
+            statements += [*self.right.fill(rest), self.strips(rest)]
         tile = self.loop(self.b.high)
         finish = end(tile, *self.existing(tile, [self.finish(tile)]))
         return [end(rounds, *statements, finish)]
@@ -142,10 +151,7 @@ class Builder:
         rounds of them, so that positions need no division.
         """
         loops = self.c.reduced
-        whole = 0
-        while split and whole < len(loops) and depth % extent(loops[-whole - 1 :]) == 0:
-            whole += 1
-        cut = len(loops) - whole
+        cut = self.cut(depth) if split else len(loops)
         size = extent(loops[cut:])
         inner = [self.loop(r.arg.extent) for r in loops[cut:]]
         found = dict(zip(loops[cut:], inner, strict=True))
@@ -159,31 +165,10 @@ class Builder:
             k = k * r.arg.extent + r
         return made, k, found
 
-    def factor(
-        self, value: UOp, changes: dict[UOp, UOp], condition: UOp | None
-    ) -> UOp:
+    def factor(self, value: UOp, changes: dict[UOp, UOp], condition: UOp | None) -> UOp:
         """A factor at some position."""
         new = put(value, {**self.base, **changes}, condition)
         return new if new.dtype is self.sums.dtype else new.cast(self.sums.dtype)
-
-    def pack_right(self, depth: int) -> list[UOp]:
-        """Panels of the right factor: by panel, by term, by column."""
-        at, b = self.at, self.b
-        panel, (loops, k, where) = self.loop(b.wide), self.terms(depth, True)
-        first = (self.first + panel) * b.vectors
-
-        def element(v: UOp, lane: UOp) -> UOp:
-            columns, exists = at.column(first + v, lane)
-            place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
-            value = self.factor(self.c.right, {**columns, **where}, exists)
-            return store(self.right, place, value)
-
-        v = self.loop(b.vectors)
-        if self.across:
-            body = [end(self.lane, element(v, self.lane))]
-            return nested([panel, v, *loops], body)
-        lane = self.loop(b.lanes)
-        return nested([panel, v, lane, *loops], [element(v, lane)])
 
     def pack_left(self, tile: UOp, depth: int) -> list[UOp]:
         """A strip of the left factor: by term, by row."""
@@ -218,8 +203,9 @@ class Builder:
     def tiles(self, tile: UOp, depth: int) -> UOp:
         """A row of tiles. Their sums are in registers."""
         b, lane = self.b, self.lane
-        panel = self.loop(b.wide, "tile")
-        (k,), _, where = self.terms(depth, False)
+        apart = self.right.apart
+        panel = self.loop(b.wide, "serial" if apart else "tile")
+        loops, terms = self.right.terms(depth)
         places = [(i, v) for i in range(b.rows) for v in range(b.vectors)]
         acc = [lane + n * b.lanes for n in range(len(places))]
         kept = [self.sum_at(panel, tile, i, v) for i, v in places]
@@ -230,15 +216,17 @@ class Builder:
             for a, s in zip(acc, kept, strict=True)
         ]
         add = [
-            store(self.acc, a, self.term(panel, tile, i, v, k, where, read(self.acc, a)))
+            store(self.acc, a, self.term(panel, tile, i, v, term, read(self.acc, a)))
+            for term in terms
             for a, (i, v) in zip(acc, places, strict=True)
         ]
         keep = [
             store(self.sums, s, read(self.acc, a))
             for a, s in zip(acc, kept, strict=True)
         ]
-        body = [end(lane, *load), end(k, end(lane, *add)), end(lane, *keep)]
-        return end(panel, *body)
+        adding = nested(loops, [end(lane, *add)])
+        body = [end(lane, *load), *adding, end(lane, *keep)]
+        return end(panel, *([end(self.loop(1, "tile"), *body)] if apart else body))
 
     def sum_at(
         self, panel: UOp, tile: UOp, i: int | UOp, v: int | UOp, lane: UOp | None = None
@@ -257,19 +245,17 @@ class Builder:
         tile: UOp,
         i: int,
         v: int,
-        k: UOp,
-        where: dict[UOp, UOp],
+        term: tuple[UOp, dict[UOp, UOp]],
         acc: UOp,
     ) -> UOp:
         """A product added to a sum."""
-        at, b = self.at, self.b
+        k, where = term
         left = (
             self.left_at(tile, i, where)
             if self.direct
-            else read(self.left, at.number(k, b.rows, i))
+            else read(self.left, self.at.number(k, self.b.rows, i))
         )
-        place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, self.lane)
-        right = read(self.right, place)
+        right = read(self.right_buffer, self.right.vector(panel, v, k, where))
         if self.fma:
             return UOp(Ops.FMA, (left, right, acc))
         return acc + left * right

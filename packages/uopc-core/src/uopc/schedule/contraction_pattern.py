@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from uopc.dtype import f32, f64
 from uopc.schedule.nest import Addresses, accumulation, is_local, output_loops
 from uopc.uop import Ops, UOp
 
@@ -43,7 +44,7 @@ def find_contraction(sink: UOp) -> Contraction | None:
     """
     loops, body = output_loops(sink)
     found = accumulation(body)
-    if found is None or found.op is not Ops.ADD or not found.buffer.dtype.is_float:
+    if found is None or found.op is not Ops.ADD or found.buffer.dtype not in (f32, f64):
         return None
     stores = tuple(body[2:])
     if found.start.src[2] is not UOp.const(0, found.buffer.dtype) or not stores:

@@ -85,7 +85,7 @@ def _in_step(bodies: Sequence[Sequence[UOp]], common: Sequence[UOp]) -> bool:
                 places.setdefault(u.src[0], set()).add(u.src[1])
                 nests.setdefault(u.src[0], set()).add(i)
     shared = [places[b] for b in written if len(nests[b]) > 1]
-    return all(len(at) == 1 and _one_to_one(*at, common) for at in shared)
+    return all(len(at) == 1 and _one_to_one(at.pop(), common) for at in shared)
 
 
 def _one_to_one(address: UOp, common: Sequence[UOp]) -> bool:

@@ -56,6 +56,7 @@ class Model:
         accesses: the INDEX and STORE nodes of global buffers; axes have their strides.
         operations: cost of computing one element of the innermost loop, in additions.
         rounding: whether the reduction, if any, adds up floats.
+        width: bytes of the widest type that is computed with in the loops; 4 at least.
     """
 
     target: Target
@@ -64,6 +65,7 @@ class Model:
     accesses: tuple[UOp, ...]
     operations: int
     rounding: bool
+    width: int
     numbers: Numbers = field(compare=False)
 
     @property
@@ -79,8 +81,7 @@ class Model:
     @property
     def lanes(self) -> int:
         """How many lanes the widest type allows."""
-        sizes = [a.src[0].dtype.itemsize for a in self.accesses]
-        return max(1, self.target.vector_bytes // max([4, *sizes]))
+        return max(1, self.target.vector_bytes // self.width)
 
     @property
     def bytes_touched(self) -> int:
@@ -119,7 +120,7 @@ class Model:
         return replace(self, outputs=tuple(outputs))
 
 
-def model(sink: UOp, target: Target) -> Model | None:
+def model(sink: UOp, target: Target, numbers: Numbers) -> Model | None:
     """The one nest that a program is, or None if it is something else."""
     loops, body = output_loops(sink)
     inner: Sequence[UOp] = ()
@@ -137,7 +138,6 @@ def model(sink: UOp, target: Target) -> Model | None:
         strides = tuple(addresses.stride(a, r) for a in accesses)
         return Axis(r.arg.number, r.arg.extent, strides, r not in addresses.outside)
 
-    numbers = [u.arg.number for u in addresses.nodes if u.op is Ops.RANGE]
     return Model(
         target,
         tuple(map(axis, loops)),
@@ -145,17 +145,26 @@ def model(sink: UOp, target: Target) -> Model | None:
         tuple(accesses),
         _operations(sink),
         rounding,
-        Numbers(max(numbers, default=-1)),
+        _width(sink, addresses),
+        numbers,
     )
+
+
+def _width(sink: UOp, addresses: Addresses) -> int:
+    values = (u for u in toposort([sink], _values) if u.op.kind != "loop")
+    moving = (u.dtype.itemsize for u in values if addresses.ranges[u])
+    return max(4, 4, *moving)
+
+
+def _values(u: UOp) -> tuple[UOp, ...]:
+    """The sources of a node but for addresses."""
+    return u.src[2:] if u.op in (Ops.INDEX, Ops.STORE) else u.src
 
 
 def _operations(sink: UOp) -> int:
     """What the values cost, without the addresses they are read from."""
 
-    def values(u: UOp) -> tuple[UOp, ...]:
-        return u.src[2:] if u.op in (Ops.INDEX, Ops.STORE) else u.src
-
-    nodes = toposort([sink], values)
+    nodes = toposort([sink], _values)
     return sum(u.op.cost for u in nodes if u.op.kind == "elementwise")
 
 

@@ -29,10 +29,10 @@ class Schedule:
 
         Raises TypeError for a step that gives no loop program.
         """
-        after = step.apply(sink)
-        if not isinstance(after, UOp) or after.op is not Ops.SINK:
-            raise TypeError(f"step {step} gave {after!r}, expected a loop program")
-        return after
+        after: Any = step.apply(sink)
+        if isinstance(after, UOp) and after.op is Ops.SINK:
+            return after
+        raise TypeError(f"step {step} gave {after!r}, expected a loop program")
 
     @contextmanager
     def blamed(self) -> Iterator[None]:

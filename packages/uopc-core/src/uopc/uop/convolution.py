@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
+MAX_AXES = 9  # each has three of the loops, and four more are for all
 
 
 class Axis(NamedTuple):
@@ -65,14 +66,20 @@ def infer(op: OpDef, src: Sources, arg: Any) -> Inferred:
         why = "expected numbers of one type; cast one of the sources"
         fail(op, src, why, TypeError)
     n = len(lengths)
-    if not n or {len(p) for p in (a, b, c, e)} != {n} or len(x.shape) != n + 3:
-        why = f"expected sources of {n + 3} axes and {n} numbers of each kind, from 1"
-        fail(op, src, why)
+    if (
+        not 1 <= n <= MAX_AXES
+        or {len(p) for p in (a, b, c, e)} != {n}
+        or len(x.shape) != n + 3
+    ):
+        why = f"expected sources of {n + 3} axes and {n} numbers of each kind"
+        fail(op, src, f"{why}, for 1 to {MAX_AXES} spatial axes")
     groups, channels = x.shape[1:3]
     if len(w.shape) != n + 3 or (groups, channels) != (w.shape[0], w.shape[2]):
         fail(op, src, "expected (A, G, C, ...) and (G, B, C, ...), with one G and C")
     if 0 in (*a, *b, *c) or min(lengths, default=0) < 0 or second not in (0, 1):
         fail(op, src, "expected factors other than 0, lengths from 0, and 0 or 1 last")
+    if any(abs(k) >= 2**31 for k in (*a, *b, *c, *e)):
+        fail(op, src, "expected numbers of 32 bits")
     lead = (groups, w.shape[1], x.shape[0]) if second else (*x.shape[:2], w.shape[1])
     return ConvArg(lengths, a, b, c, e, second), lead + lengths, x.dtype
 
@@ -127,10 +134,8 @@ class _Walk(NamedTuple):
     by_block: int
 
 
-def _walk(
-    looped: int, solved: int, outputs: int, a: int, b: int, c: int, e: int
-) -> _Walk:
-    """For ``a * solved == b * looped + c * output + e``; the first two are lengths."""
+def _walk(looped: int, outputs: int, a: int, b: int, c: int, e: int) -> _Walk:
+    """For ``a * solved == b * looped + c * output + e``, of these lengths."""
     if a < 0:
         a, b, c, e = -a, -b, -c, -e
     shared = math.gcd(a, b)
@@ -138,12 +143,10 @@ def _walk(
     phases = min(period, max(outputs, 1))  # of fewer, each position is one
     rounds, blocks = -(-looped // stride), -(-outputs // phases)
     by_round, by_block = b // shared, c * phases // a
-    # Where nothing meets, both are out of range.
-    outside = solved + abs(by_round) * rounds + abs(by_block) * blocks
     starts, meets = [], []
     for phase in range(phases):
         rest = c * phase + e
-        start, meet = looped, outside
+        start, meet = looped, 0  # nothing meets: out of range
         if rest % shared == 0:
             start = -(rest // shared) * pow(by_round, -1, stride) % stride
             meet = (b * start + rest) // a
@@ -172,8 +175,8 @@ class _Read(NamedTuple):
 def _reads(axis: Axis) -> tuple[_Read, _Read, Shape]:
     """How both sources are read along an axis, and how often: as seldom as can be."""
     inputs, taps, outputs, a, b, c, e = axis
-    by_taps = _walk(taps, inputs, outputs, a, b, c, e)
-    by_inputs = _walk(inputs, taps, outputs, b, a, -c, -e)
+    by_taps = _walk(taps, outputs, a, b, c, e)
+    by_inputs = _walk(inputs, outputs, b, a, -c, -e)
     turned = (by_inputs.rounds, by_inputs.phases) < (by_taps.rounds, by_taps.phases)
     w = by_inputs if turned else by_taps
     grid = (w.blocks, w.phases, w.rounds)

@@ -105,13 +105,6 @@ static void fetch(const struct worker *w, const place *there) {
   CPU_SET(there->cpu, &one);
   pthread_setaffinity_np(w->thread, sizeof one, &one);
 }
-
-static int processors(void) {
-  cpu_set_t usable;
-  if (!sched_getaffinity(0, sizeof usable, &usable)) return CPU_COUNT(&usable);
-  long n = sysconf(_SC_NPROCESSORS_ONLN);
-  return n > 0 ? (int)n : 1;
-}
 #else
 typedef struct {
   int cpu;
@@ -144,12 +137,17 @@ static int at(const place *there) { return (void)there, 0; }
 static void move_away(const place *there) { (void)there; }
 static int64_t run_time(const struct worker *w) { return (void)w, 0; }
 static void fetch(const struct worker *w, const place *there) { (void)w, (void)there; }
+#endif
 
+/* How many this thread may use. */
 static int processors(void) {
+#ifdef __linux__
+  cpu_set_t usable;
+  if (!sched_getaffinity(0, sizeof usable, &usable)) return CPU_COUNT(&usable);
+#endif
   long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 ? (int)n : 1;
 }
-#endif
 
 static void pause_briefly(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -5,8 +5,8 @@
 ln 2 is a sum of two numbers, the first with so few digits that n times it is exact.
 ``exp(r)`` is a polynomial, fitted with sollya's fpminimax to the least relative error
 on ``|r| < 1.01 ln 2 / 2``, with the coefficients 1, 1 given: 2**-28.1 (f32) and
-2**-57.7 (f64). exp2 is the same with ``r = x - n`` and the coefficient 1 given: 2**-27.9 and
-2**-57.1.
+2**-57.7 (f64). exp2 is the same with ``r = x - n`` and the coefficient 1 given:
+2**-27.9 and 2**-57.1.
 
 n is rounded by adding 1.5 * 2**23 (2**52), which leaves it in the lowest bits. Twice
 the bias of an exponent is added with it, so that both halves of ``n + 2 bias`` are the

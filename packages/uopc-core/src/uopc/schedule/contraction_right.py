@@ -1,0 +1,190 @@
+"""The right factor of a contraction, where tiles read it: packed, or copied whole."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+from uopc.schedule.contraction_reads import extent, positions, put
+from uopc.schedule.contraction_window import Coordinate, Window
+from uopc.schedule.nest import end, nested, store
+from uopc.uop import UOp
+
+if TYPE_CHECKING:
+    from uopc.schedule.contraction_build import Builder
+
+Where = dict[UOp, UOp]
+UNROLLED = 4
+"""An innermost loop of a tile that has no more rounds is written out."""
+
+
+class Right(Protocol):
+    """Attributes:
+    size: elements of the local buffer.
+    apart: whether each tile is a function call.
+    """
+
+    size: int
+    apart: bool
+
+    def fill(self, depth: int) -> list[UOp]:
+        """Statements that fill the buffer for the next ``depth`` terms."""
+
+    def terms(self, depth: int) -> tuple[list[UOp], list[tuple[UOp, Where]]]:
+        """Loops over the terms; each one's number and place, in one round of these."""
+
+    def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
+        """Where vector ``v`` of a panel is, for a term."""
+
+
+class Packed:
+    """By panel, by term, by column: in the order in which tiles read it.
+
+    With ``across``, neighbouring columns are packed as vectors; else neighbouring terms
+    come one after the other.
+    """
+
+    apart = False
+
+    def __init__(self, make: Builder, across: bool) -> None:
+        self.make, self.across = make, across
+        self.size = make.b.wide * make.b.depth * make.at.width
+
+    def fill(self, depth: int) -> list[UOp]:
+        """See `Right`."""
+        make, at, b = self.make, self.make.at, self.make.b
+        panel, (loops, k, where) = make.loop(b.wide), make.terms(depth, True)
+        v = make.loop(b.vectors)
+        lane = make.lane if self.across else make.loop(b.lanes)
+        columns, exists = at.column((make.first + panel) * b.vectors + v, lane)
+        place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
+        value = make.factor(make.c.right, {**columns, **where}, exists)
+        element = store(make.right_buffer, place, value)
+        if self.across:
+            return nested([panel, v, *loops], [end(lane, element)])
+        return nested([panel, v, lane, *loops], [element])
+
+    def terms(self, depth: int) -> tuple[list[UOp], list[tuple[UOp, Where]]]:
+        """See `Right`."""
+        loops, k, where = self.make.terms(depth, False)
+        return loops, [(k, where)]
+
+    def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
+        """See `Right`."""
+        b = self.make.b
+        return self.make.at.number(
+            panel, b.depth, k, b.vectors, v, b.lanes, self.make.lane
+        )
+
+
+class Copied:
+    """As it is, with its border: see `Window`."""
+
+    apart = True
+
+    def __init__(self, make: Builder, window: Window) -> None:
+        self.make, self.window = make, window
+        self.free = self._free(make.b.depth)
+        # The last lanes of the last row may not exist. Whole vectors are set to 0.
+        lanes = make.b.lanes
+        self.size = (math.prod(self.free) * window.area // lanes + 2) * lanes
+
+    def _free(self, depth: int) -> list[int]:
+        """Sizes of the first axes: the terms that no coordinate has."""
+        loops = self.make.c.reduced
+        cut = self.make.cut(depth)
+        outer = [depth // extent(loops[cut:])] if cut else []
+        return outer + [t.arg.extent for t in loops[cut:] if t in self.window.free]
+
+    def fill(self, depth: int) -> list[UOp]:
+        """See `Right`. The border is written with the rest, then what is inside."""
+        make, lanes = self.make, self.make.b.lanes
+        statements = self._zeros()
+        loops, _, where = make.terms(depth, True)
+        cut = make.cut(depth)
+        outer, inner = loops[: bool(cut)], dict(
+            zip(make.c.reduced[cut:], loops[bool(cut) :], strict=True)
+        )
+        free = [inner[t] for t in inner if t in self.window.free]
+        *rows, last = self.window.coordinates
+        at = [make.loop(c.last - c.first) for c in rows]
+        for first, count in self._pieces(last):
+            lane = make.lane if count == lanes else make.loop(count, "vector")
+            whole = (last.last - last.first) // lanes
+            step = make.loop(whole) if count == lanes else None
+            x = lane + first if step is None else step * lanes + lane
+            spots = [*at, x]
+            changes = dict(where)
+            for c, spot in zip(self.window.coordinates, spots, strict=True):
+                changes[c.loop] = spot + c.first
+                changes |= {t: make.at.const(0) for t, _ in c.terms}
+            digits = [
+                spot + (c.first - c.low)
+                for c, spot in zip(self.window.coordinates, spots, strict=True)
+            ]
+            value = put(make.c.right, {**make.base, **changes}, None)
+            place = self._place([*outer, *free], digits)
+            body = [end(lane, store(make.right_buffer, place, value))]
+            around = [*outer, *free, *at, *([] if step is None else [step])]
+            statements += nested(around, body)
+        return statements
+
+    def _pieces(self, c: Coordinate) -> list[tuple[int, int]]:
+        """Where vectors begin and how long they are: whole ones, and the rest."""
+        lanes = self.make.b.lanes
+        whole, rest = divmod(c.last - c.first, lanes)
+        pieces = [(0, lanes)] if whole else []
+        return [*pieces, (whole * lanes, rest)] if rest else pieces
+
+    def _zeros(self) -> list[UOp]:
+        """The border, and all else."""
+        make, lanes = self.make, self.make.b.lanes
+        r = make.loop(self.size // lanes)
+        zero = UOp.const(0, make.right_buffer.dtype)
+        place = r * lanes + make.lane
+        return [end(r, end(make.lane, store(make.right_buffer, place, zero)))]
+
+    def _place(self, free: list[UOp], digits: list[UOp]) -> UOp:
+        """The element at some position."""
+        total = self.make.at.const(0)
+        for size, digit in zip(self.free, free, strict=True):
+            total = total * size + digit
+        for c, digit in zip(self.window.coordinates, digits, strict=True):
+            total = total * c.size + digit
+        return total
+
+    def terms(self, depth: int) -> tuple[list[UOp], list[tuple[UOp, Where]]]:
+        """See `Right`. The innermost loop is written out if it is short."""
+        make = self.make
+        loops, k, where = make.terms(depth, True)
+        last = loops[-1]
+        if last.arg.extent > UNROLLED or len(loops) == 1:
+            return loops, [(k, where)]
+        steps = []
+        for n in range(last.arg.extent):
+            new = {last: make.at.const(n)}
+            spot = {r: put(w, new, None) for r, w in where.items()}
+            steps.append((put(k, new, None), spot))
+        return loops[:-1], steps
+
+    def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
+        """See `Right`. Where there is no such vector, it is the last one."""
+        make, at, b = self.make, self.make.at, self.make.b
+        vector = (make.first + panel) * b.vectors + v
+        if at.across * b.wide * b.vectors > at.vectors:
+            vector = (vector < at.vectors).where(vector, at.const(at.vectors - 1))
+        columns = positions(vector // at.along, at.outer)
+        place = vector % at.along if at.outer else vector
+        columns[make.c.columns[-1]] = place * b.lanes + make.lane
+        digits = []
+        for c in self.window.coordinates:
+            digit = columns[c.loop] - c.low
+            for t, a in c.terms:
+                digit = digit + where[t] * a
+            digits.append(digit)
+        cut = make.cut(b.depth)
+        # With rounds of terms cut off, the first axis counts those of this pass.
+        inner = make.c.reduced[cut:]
+        free = [where[t] for t in inner if t in self.window.free]
+        outer = [k // extent(inner)] if cut else []
+        return self._place([*outer, *free], digits)
