@@ -115,17 +115,18 @@ def _text(
     return "\n\n".join(parts) + "\n"
 
 
-def _status(results: Sequence[Result]) -> int:
+def status(results: Sequence[Result]) -> int:
+    """That of the process: 1 for different values, 2 for an error of uopc."""
     if disagreements(results):
         return 1
     own = {c.name for c in columns.COLUMNS if c.is_own}
     return 2 if any(r.error and r.column in own for r in results) else 0
 
 
-def _write(page: Path, text: str) -> None:
-    """Put a text below the heading for figures."""
-    above, heading, _ = page.read_text().partition(FIGURES)
-    page.write_text(above + (heading or FIGURES) + text)
+def write(page: Path, text: str) -> None:
+    """Put a text below the heading for figures, in place of what is there."""
+    old = page.read_text() if page.exists() else ""
+    page.write_text(old.partition(FIGURES)[0] + FIGURES + text)
 
 
 def _measured(
@@ -163,8 +164,8 @@ def main() -> int:
     text = _text(chosen, rows, results, threads)
     print(f"\n{text}", end="")
     if a.page:
-        _write(a.page, text)
-    return _status(results)
+        write(a.page, text)
+    return status(results)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def _guarded(content: Array) -> Array:
     raw = np.full(content.nbytes + 3 * GUARD, FILL, np.uint8)
     first = -raw.ctypes.data % GUARD
     raw = raw[first : first + content.nbytes + 2 * GUARD]
-    raw[GUARD:-GUARD] = content.view(np.uint8)
+    raw[GUARD:-GUARD] = np.ascontiguousarray(content).view(np.uint8)
     return raw
 
 

@@ -16,23 +16,6 @@ def test_cpuinfo_of_several_kinds():
     assert cpu.parse_cpuinfo("")[1] == ()
 
 
-@pytest.mark.parametrize(
-    ("present", "width"),
-    [
-        (("avx2", "avx512f"), 512),
-        (("avx", "avx2"), 256),
-        (("avx",), 128),
-        (("asimd", "sve"), 128),
-        ((), 128),
-    ],
-)
-def test_vector_width(
-    present: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(cpu, "features", lambda: present)
-    assert cpu.vector_width() == width
-
-
 def test_only_the_first_processor_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -51,23 +51,24 @@ def functions(source: str) -> list[str]:
 
 
 def test_equal_kernels_are_emitted_once():
-    x, y, z = leaf(drawn(5)), leaf(drawn(5)), leaf(drawn(6))
-    roots = (x * 2.0 + y, y * 2.0 + x, z * 2.0 + z, x * 3.0 + y)
+    data = [drawn(6 if i == 4 else 5, seed=i) for i in range(7)]
+    a, b, c, d, z, e, f = map(leaf, data)
+    # Of one shape and of arrays of their own, so that each has its own loops.
+    roots = (a * 2.0 + b, c * 2.0 + d, z * 2.0 + z, e * 3.0 + f)
     plan, source = planned(*roots)
     assert len(plan.kernels) == 4
     assert functions(source) == ["e_5", "e_6", "e_5_n2", "uopc_run"]
     entry = source[source.index("void uopc_run") :].splitlines()
     assert entry == [
         "void uopc_run(void** table) {",
-        "  e_5(table[0], table[1], table[3]);",
-        "  e_5(table[1], table[0], table[4]);",
-        "  e_6(table[2], table[5]);",
-        "  e_5_n2(table[0], table[1], table[6]);",
+        "  e_5(table[0], table[1], table[7]);",
+        "  e_5(table[2], table[3], table[8]);",
+        "  e_6(table[4], table[9]);",
+        "  e_5_n2(table[5], table[6], table[10]);",
         "}",
     ]
-    a, b, c = (buffer_data(u.src[0]) if u.op is Ops.RESHAPE else buffer_data(u)
-               for u in (x, y, z))  # fmt: skip
-    wanted = [a * 2 + b, b * 2 + a, c * 2 + c, a * np.float32(3) + b]
+    v, w, x, y, z, p, q = data
+    wanted = [v * 2 + w, x * 2 + y, z * 2 + z, p * np.float32(3) + q]
     for got, want in zip(run(*roots), wanted, strict=True):
         np.testing.assert_array_equal(got, want)
 
@@ -85,15 +86,15 @@ def test_helpers_are_emitted_once_per_type():
 
 
 def test_a_read_that_vanishes_does_not_shift_the_others():
-    x, y, z = (leaf(drawn(4, seed=s, dtype=i32)) for s in range(3))
-    roots = (x * 0 + y * z, z * 0 + x * y)
+    data = [drawn(4, seed=s, dtype=i32) for s in range(6)]
+    x, y, z, u, v, w = map(leaf, data)
+    roots = (x * 0 + y * z, w * 0 + u * v)
     source = planned(*roots)[1]
-    assert "(table[1], table[2], table[3]);" in source
-    assert "(table[0], table[1], table[4]);" in source
-    data = [drawn(4, seed=s, dtype=i32) for s in range(3)]
+    assert "(table[1], table[2], table[6]);" in source
+    assert "(table[4], table[5], table[7]);" in source
     first, second = run(*roots)
     np.testing.assert_array_equal(first, data[1] * data[2])
-    np.testing.assert_array_equal(second, data[0] * data[1])
+    np.testing.assert_array_equal(second, data[3] * data[4])
 
 
 def test_a_plan_with_two_thousand_inputs():

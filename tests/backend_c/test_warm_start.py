@@ -81,11 +81,12 @@ def test_a_second_process_only_loads(script: Script, environment: Environment):
     cold, first = run()
     assert first["kernels"] > 3
     assert first["plan_hits"] == 0
-    assert first["compiler_runs"] == first["misses"] > 1
+    programs = first["misses"] - 1  # one says for what the compiler makes code
+    assert first["compiler_runs"] == first["misses"] > 2
     warm, second = run()
     assert warm == cold
     assert (second["compiler_runs"], second["kernels"]) == (0, 0)
-    assert second["plan_hits"] == first["misses"]
+    assert second["plan_hits"] == programs
     # What is to be checked is lowered, but the compiler is not needed.
     checked, third = run(check=2)
     assert checked == cold

@@ -28,7 +28,6 @@ PROGRAMS = [id for id, c in CASES.items() if c["kind"] == "program"]
 OTHERS = [id for id in CASES if id not in PROGRAMS]
 
 LATER: dict[str, str] = {
-    "sum-f32-ones-2p24": "sums in blocks",
     "export-c-buffer-sizes": "export of C",
 }
 

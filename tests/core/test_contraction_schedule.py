@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 from uopc.composite import matmul
+from uopc.composite.convolution import conv
 from uopc.dtype import DType, bf16, f16, f32, f64, i32
 from uopc.interp.loops import run_loops
 from uopc.kernelize import make_plan
@@ -17,10 +17,9 @@ from uopc.rangeify import rangeify
 from uopc.schedule import Target, apply_schedule, contraction_blocks
 from uopc.schedule import contraction as module
 from uopc.schedule.contraction import Contract, contraction
-from uopc.schedule.contraction_blocks import Blocks, Size, choose_blocks
+from uopc.schedule.contraction_blocks import Blocks, Size, block_depth, choose_blocks
 from uopc.schedule.contraction_pattern import find_contraction
 from uopc.spec import check
-from uopc.uir import parse_uir
 from uopc.uop import Ops, UOp, toposort
 
 AVX2 = Target(vector_bytes=32, registers=16, fma=True, l2=512 << 10)
@@ -55,7 +54,7 @@ def assert_same(sink: UOp, target: Target, tolerance: float = 1e-5) -> Contract:
     """The schedule keeps the meaning. Returns its one step."""
     steps = contraction(sink, target)
     assert steps is not None
-    (step,) = steps
+    step = steps[-1]
     assert isinstance(step, Contract)
     after = apply_schedule(sink, steps)
     check(toposort([after]), "loops")
@@ -172,78 +171,10 @@ def test_written_over_what_it_adds_to() -> None:
     np.testing.assert_allclose(result.reshape(m, n), a @ b + c, rtol=1e-4, atol=1e-5)
 
 
-CONVOLUTION = """\
-%0 = range 0, {batch} : dtype=i32
-%1 = range 1, {rows} : dtype=i32
-%2 = range 2, {height} : dtype=i32
-%3 = range 3, {width} : dtype=i32
-%4 = buffer 1 : dtype=f32 slot=0 space=local
-%5 = store %4, 0, 0.0
-%6 = range 4, {channels} : dtype=i32
-%7 = range 5, 3 : dtype=i32
-%8 = range 6, 3 : dtype=i32
-%9 = index %4, 0
-%10 = buffer {weights} : dtype=f32 slot=0
-%11 = mul %1, {per_row}
-%12 = mul %6, 9
-%13 = add %11, %12
-%14 = mul %7, 3
-%15 = add %13, %14
-%16 = add %15, %8
-%17 = index %10, %16
-%18 = buffer {pixels} : dtype=f32 slot=1
-%19 = mul %0, {image}
-%20 = mul %6, {plane}
-%21 = add %19, %20
-%22 = mul %2, {width}
-%23 = add %21, %22
-%24 = mul %7, {width}
-%25 = add %23, %24
-%26 = add %25, %3
-%27 = add %26, %8
-%28 = add %27, {corner}
-%29 = add %3, %8
-%30 = cmplt 0, %29
-%31 = cmplt %29, {right}
-%32 = and %30, %31
-%33 = add %2, %7
-%34 = cmplt 0, %33
-%35 = and %32, %34
-%36 = cmplt %33, {below}
-%37 = and %35, %36
-%38 = index %18, %28, %37
-%39 = mul %17, %38
-%40 = add %9, %39
-%41 = store %4, 0, %40
-%42 = end %8, %41
-%43 = end %7, %42
-%44 = end %6, %43
-%45 = buffer {results} : dtype=f32 slot=2
-%46 = mul %0, {image_out}
-%47 = mul %1, {plane}
-%48 = add %46, %47
-%49 = add %48, %22
-%50 = add %49, %3
-%51 = store %45, %50, %9
-%52 = end %3, %5, %44, %51
-%53 = end %2, %52
-%54 = end %1, %53
-%55 = end %0, %54
-%56 = sink %55, conv
-"""
-
-
 def convolution(batch: int, channels: int, height: int, width: int, rows: int) -> UOp:
-    """Of 3x3, as rangeify makes its loops, with a border of zeros."""
-    plane = height * width
-    sizes: dict[str, Any] = {
-        "batch": batch, "rows": rows, "height": height, "width": width,
-        "channels": channels, "weights": rows * channels * 9, "per_row": channels * 9,
-        "pixels": batch * channels * plane, "image": channels * plane, "plane": plane,
-        "corner": -width - 1, "right": width + 1, "below": height + 1,
-        "results": batch * rows * plane, "image_out": rows * plane,
-    }  # fmt: skip
-    return parse_uir(CONVOLUTION.format(**sizes))
+    """Of 3x3, with a border of zeros."""
+    x, w = array(0, batch, channels, height, width), array(1, rows, channels, 3, 3)
+    return loops(conv(x, w, (1, 1), ((1, 1), (1, 1)), (1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +185,35 @@ def convolution(batch: int, channels: int, height: int, width: int, rows: int) -
     ],
 )  # fmt: skip
 def test_convolution(sizes: tuple[int, ...], target: Target) -> None:
-    assert_same(convolution(*sizes), target)
+    step = assert_same(convolution(*sizes), target)
+    assert step.window == (sizes[3] > 5)
+
+
+def test_a_window_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four channels two fit at a time."""
+    monkeypatch.setattr(module, "WINDOW_BYTES", 2 * 6 * 10 * 4)
+    monkeypatch.setattr(module, "FEW", 1)
+    step = assert_same(convolution(1, 4, 4, 8, 2), AVX2)
+    assert step.window and step.blocks.depth == 18
+
+
+@pytest.mark.parametrize(
+    "stride, padding, dilation, groups",
+    [
+        ((2, 1), ((0, 0), (1, 1)), (1, 1), 1),
+        ((1, 1), ((2, 1), (0, 3)), (1, 2), 1),
+        ((1, 1), ((1, 1), (1, 1)), (1, 1), 2),
+        ((1, 2), ((1, 0), (2, 2)), (2, 1), 1),
+    ],
+)
+def test_other_convolutions(
+    stride: tuple[int, int],
+    padding: tuple[tuple[int, int], tuple[int, int]],
+    dilation: tuple[int, int],
+    groups: int,
+) -> None:
+    x, w = array(0, 1, 2, 5, 8), array(1, 4, 2 // groups, 2, 3)
+    assert_same(loops(conv(x, w, stride, padding, dilation, groups)), AVX2)
 
 
 def test_what_is_no_contraction() -> None:
@@ -285,7 +244,7 @@ def test_small_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_schedule_prints() -> None:
-    step = Contract(Blocks(6, 2, 8, 256, 40, 16), 1, True, True, True, True)
+    step = Contract(Blocks(6, 2, 8, 256, 40, 16), 1, True, True, False, True, True)
     assert str(step) == "contract(tile 6x16, block 240x256x256, left in place)"
     with pytest.raises(ValueError, match="no contraction"):
         step.apply(loops(array(0, 8) + 1.0))
@@ -298,7 +257,9 @@ def test_blocks_fit_registers_and_caches(
     monkeypatch.undo()
     for rows, columns, depth in [(1024, 1024, 1024), (64, 128, 784), (3, 999, 5)]:
         lanes = target.lanes(f32)
-        size = Size(1, rows, -(-columns // lanes), (depth,), 0.25, 0.3)
+        size = Size(
+            1, rows, -(-columns // lanes), (depth,), 0.25, 0.3, block_depth([depth])
+        )
         b, _ = choose_blocks(size, f32, target)
         assert b.rows * b.vectors + b.vectors + 1 <= target.registers
         panel = 4 * b.wide * b.vectors * lanes * b.depth
@@ -309,7 +270,7 @@ def test_blocks_fit_registers_and_caches(
 def test_rounds_are_equal_and_even(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads are to finish together; the split is a matter of the shape alone."""
     monkeypatch.undo()
-    b, _ = choose_blocks(Size(1, 1024, 128, (1024,), 0.25, 0.3), f32, AVX2)
+    b, _ = choose_blocks(Size(1, 1024, 128, (1024,), 0.25, 0.3, 256), f32, AVX2)
     down = math.ceil(math.ceil(1024 / b.rows) / b.high)
     across = math.ceil(math.ceil(128 / b.vectors) / b.wide)
     assert down * across % 2 == 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import bench
 from peers import in_numpy, in_uopc, machine, workloads
 from peers.checks import difference, digest, disagreements
 from peers.columns import BY_NAME, Column
@@ -19,6 +21,7 @@ from peers.tables import Table, number
 from peers.workloads import Gpt, Workload
 from uopc.config import overriding
 
+ROOT = Path(__file__).parents[2]
 NUMPY, UOPC = BY_NAME["numpy"], BY_NAME["uopc"]
 ROUND, ODD = workloads.BY_NAME["matmul1024"], workloads.BY_NAME["matmul_odd"]
 SMALL = Gpt(layers=2, width=8, length=5, vocabulary=7)
@@ -197,6 +200,23 @@ def test_first_calls_and_memory_have_a_table() -> None:
 def test_numbers_have_three_digits() -> None:
     given = (0.01234, 1.234, 12.34, 123.4, 1234.5)
     assert [number(x) for x in given] == ["0.012", "1.23", "12.3", "123", "1234"]
+
+
+def test_the_status_says_what_went_wrong() -> None:
+    fine = [result("mlp", name, values=[2.0]) for name in ("numpy", "uopc")]
+    assert bench.status(fine) == 0
+    assert bench.status([*fine, result("gpt", "uopc", error="it failed")]) == 2
+    assert bench.status([*fine, result("gpt", "jax", error="it is not there")]) == 0
+    assert bench.status([*fine, result("mlp", "uopc", values=[2.1])]) == 1
+
+
+def test_the_tables_go_into_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nText.\n\n## Figures\n\nOld.\n")
+    for _ in range(2):
+        bench.write(page, "New.\n")
+        assert page.read_text() == "# Title\n\nText.\n\n## Figures\n\nNew.\n"
+    assert bench.FIGURES in (ROOT / "docs/benchmarks.md").read_text()
 
 
 def test_a_process_measures_one_column() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from uopc.autodiff.rules import RULES, batching, linear
-from uopc.backend_c import cpu
+from uopc.backend_c import threads
+from uopc.backend_c.target import current_target
 from uopc.backend_c.spellings import SPELLINGS
 from uopc.uop import BUILTIN_OPS
 
@@ -84,7 +85,8 @@ def test_doctor_shows_the_installation(run_uopc: Any, kernel_cache: Path) -> Non
     assert found["plugins"] == "core, autodiff, c"
     assert Path(found["C compiler"].split()[0]).is_absolute()
     assert re.search(r"\d+\.\d+", found["C compiler version"])
-    assert found["vector width"] == f"{cpu.vector_width()} bits"
+    assert found["vector width"] == f"{current_target().vector_bytes * 8} bits"
+    assert found["threads"] == str(threads())
     assert found["cache folder"] == str(kernel_cache)
     assert found["backend interp"] == "available, priority 0"
     assert found["backend c"] == "available, priority 10"

@@ -47,11 +47,12 @@ _UNIT = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _SPACE = 4 << 20  # bytes: with less, a compiler may have failed for want of it
 
 
-def build(sources: Mapping[str, str] | str, opt: int) -> Path:
+def build(sources: Mapping[str, str] | str, opt: int, is_program: bool = True) -> Path:
     """The shared object compiled from `sources`, from the cache where possible.
 
     A mapping holds several translation units by name; they are compiled at once and
-    linked together. Raises `CompileError` or `CompilerNotFoundError`.
+    linked together. A program counts in `uopc.runtime.stats`. Raises `CompileError` or
+    `CompilerNotFoundError`.
     """
     units = {"": sources} if isinstance(sources, str) else dict(sources)
     for unit in units:
@@ -67,24 +68,27 @@ def build(sources: Mapping[str, str] | str, opt: int) -> Path:
     )
     folder = cache_dir()
     try:
-        return _build(folder / f"{name}.so", units, compiler, opt)
+        entry, found = _build(folder / f"{name}.so", units, compiler, opt)
     except OSError as error:
         # Full, or gone, or with something else in the entry's place.
         private = give_up(folder, str(error))
         if private is None:
             raise
-    return _build(private / f"{name}.so", units, compiler, opt)
+        entry, found = _build(private / f"{name}.so", units, compiler, opt)
+    if is_program:
+        count(**{"cache_hits" if found else "compilations": 1})
+    return entry
 
 
 def _build(
     entry: Path, units: Mapping[str, str], compiler: toolchain.Compiler, opt: int
-) -> Path:
+) -> tuple[Path, bool]:
+    """The shared object, and whether it was there."""
     room.in_use.add(entry.stem)
     touch(entry)
     if intact(entry):
         stats.hits += 1
-        count(cache_hits=1)
-        return entry
+        return entry, True
     stats.misses += 1
     if entry.exists() and _checksum_file(entry).exists():
         stats.damaged += 1
@@ -92,8 +96,7 @@ def _build(
     with scratch_folder(room.TEMPORARY, entry.parent) as made:
         _fill(entry, units, made, compiler, opt)
     room.make_room(entry)
-    count(compilations=1)
-    return entry
+    return entry, False
 
 
 def target(opt: int) -> str:

@@ -1,4 +1,4 @@
-"""What the processor offers: its name, its features, the width of its vectors.
+"""What the processor offers: its name, its features, the sizes of its caches.
 
 Nothing here starts a process, because the answers are part of every cache key.
 """
@@ -25,16 +25,6 @@ def features() -> tuple[str, ...]:
 def name() -> str:
     """The processor's name as the system gives it, else the architecture."""
     return _described()[0]
-
-
-def vector_width() -> int:
-    """The widest vector worth using, in bits: 512, 256 or 128."""
-    present = features()
-    if "avx512f" in present:
-        return 512
-    if "avx2" in present:
-        return 256
-    return 128
 
 
 def cores() -> int:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uopc.backend_c.backend import NAME, CBackend
-from uopc.backend_c.cpu import vector_width
 from uopc.backend_c.folder import chosen_folder
 from uopc.backend_c.spellings import SPELLINGS
+from uopc.backend_c.target import current_target
+from uopc.backend_c.threads import threads
 from uopc.backend_c.toolchain import (
     CompileError,
     Compiler,
@@ -61,7 +62,8 @@ def uopc_doctor() -> list[tuple[str, str]]:
         rows.append(("problem", f"compiled code cannot be kept in {folder}: {problem}"))
     return [
         *rows,
-        ("vector width", f"{vector_width()} bits"),
+        ("vector width", f"{current_target().vector_bytes * 8} bits"),
+        ("threads", str(threads())),
         ("cache folder", f"{folder}{', unusable' if problem else ''}"),
     ]
 

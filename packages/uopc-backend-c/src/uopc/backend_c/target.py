@@ -57,7 +57,7 @@ def current_target() -> Target:
 
 @functools.lru_cache(maxsize=16)
 def _asked(compiler_and_flags: str) -> tuple[int, int, int]:
-    with load(cache.build(_QUESTION, _OPT)) as library:
+    with load(cache.build(_QUESTION, _OPT, is_program=False)) as library:
         address = library.address(_NAME)
         if address is None:
             raise LoadError(f"{library.path} has no {_NAME}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from uopc.kernelize.inplace import elsewhere
 from uopc.kernelize.order import Links
+from uopc.kernelize.split import MAX_OPS
 from uopc.uop import Ops, UOp, toposort
 
 if TYPE_CHECKING:
@@ -102,19 +103,21 @@ class _Look:
             output, or is of one element.
         moved: the numbers of the inputs that are read elsewhere than at the place of
             the element that is made of them.
+        ops: how long it is, as `uopc.kernelize.split` counts.
     """
 
     loops: tuple[int, ...]
     moved: frozenset[int]
+    ops: int
 
     @staticmethod
     def at(ast: UOp) -> _Look:
+        order = toposort([ast])
         # How a copy that transposes goes over its memory is a matter of its own.
-        apart = any(
-            u.op.kind == "reduce" or u.op is Ops.PERMUTE for u in toposort([ast])
-        )
+        apart = any(u.op.kind == "reduce" or u.op is Ops.PERMUTE for u in order)
         loops = () if apart else tuple(n for n in ast.shape if n != 1)
-        return _Look(loops, elsewhere(ast))
+        ops = sum(u.op.kind not in ("leaf", "movement") for u in order)
+        return _Look(loops, elsewhere(ast), ops)
 
 
 @dataclass
@@ -128,6 +131,7 @@ class _Group:
         read: those that they read.
         moved: and those of which they read elements at other places.
         streams: the arrays that they go over.
+        ops: how long they are in all.
         needed: whether a kernel of a later group needs one of these.
     """
 
@@ -137,6 +141,7 @@ class _Group:
     read: set[int] = field(default_factory=set)
     moved: set[int] = field(default_factory=set)
     streams: set[int] = field(default_factory=set)
+    ops: int = 0
     needed: bool = False
 
     def takes(self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer]) -> bool:
@@ -149,7 +154,7 @@ class _Group:
         streams = _streams(k, buffers)
         if self.streams.isdisjoint(streams):
             return False
-        if len(self.streams | streams) > MAX_STREAMS:
+        if len(self.streams | streams) > MAX_STREAMS or self.ops + look.ops > MAX_OPS:
             return False
         return self.made.isdisjoint(k.args[i] for i in look.moved) and (
             k.over not in self.moved
@@ -165,6 +170,7 @@ class _Group:
         self.read.update(k.args)
         self.moved.update(k.args[i] for i in look.moved)
         self.streams |= _streams(k, buffers)
+        self.ops += look.ops
 
 
 def _streams(k: Kernel, buffers: Sequence[PlanBuffer]) -> set[int]:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uopc.schedule.nest import (
-    Addresses,
     end,
     fresh_slot,
     loop,
-    loops_of,
     rewritten,
     with_own,
     within,
@@ -45,30 +43,6 @@ class Merge:
             return [end(both, *within(body, inner, both % size))]
 
         return rewritten(sink, change)
-
-
-def mergeable(statements: Sequence[UOp]) -> list[tuple[UOp, UOp]]:
-    """Pairs of neighbouring loops, innermost first, that address as one would.
-
-    The statements are the one nest of perfectly nested loops that they are in.
-    """
-    (nest,) = statements
-    loops, _ = loops_of(nest)
-    found = []
-    addresses = Addresses(statements)
-    for outer, inner in zip(loops[-2::-1], loops[:0:-1], strict=True):
-        if {outer, inner} & addresses.outside:
-            continue
-        if outer.arg.extent * inner.arg.extent > outer.dtype.max:
-            continue
-        strides = [
-            (addresses.stride(a, outer), addresses.stride(a, inner))
-            for a in addresses.accesses
-        ]
-        n = inner.arg.extent
-        if all(s is not None and t is not None and s == n * t for s, t in strides):
-            found.append((outer, inner))
-    return found
 
 
 @dataclass(frozen=True)

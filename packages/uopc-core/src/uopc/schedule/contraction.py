@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from uopc.schedule.axes import Split
 from uopc.schedule.contraction_blocks import (
     Blocks,
     Size,
@@ -22,9 +23,10 @@ from uopc.schedule.contraction_build import Builder, Layout
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
 from uopc.schedule.contraction_reads import PADDING, extent, lane_loops, moves
 from uopc.schedule.contraction_window import Window, find_window
-from uopc.schedule.step import Step
+from uopc.schedule.nest import fresh_number, output_loops
+from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import Target
-from uopc.uop import Ops, UOp
+from uopc.uop import Ops, UOp, toposort
 
 SMALL = 8192
 """Contractions of fewer products are left to the schedules of reductions."""
@@ -99,6 +101,9 @@ def _by_window(c: Contraction, window: Window) -> Contraction:
 
 def contraction(sink: UOp, target: Target) -> list[Step] | None:
     """The steps for a contraction; None if the program is none, or a small one."""
+    splits = _digits(sink)
+    for split in splits:
+        sink = split.apply(sink)
     found = find_contraction(sink)
     if found is None or extent(found.columns) * extent(found.rows) == 0:
         return None
@@ -108,8 +113,22 @@ def contraction(sink: UOp, target: Target) -> list[Step] | None:
     if window is not None:
         step = _copied(found, window, target)
         if step is not None:
-            return [step]
-    return _packed(found, target)
+            return [*splits, step]
+    step = _packed(found, target)
+    return None if step is None else [*splits, step]
+
+
+def _digits(sink: UOp) -> list[Step]:
+    """Splits of output loops of which a factor counts a digit only, as of groups."""
+    loops, _ = output_loops(sink)
+    number = fresh_number(sink)
+    found: dict[UOp, Split] = {}
+    for u in toposort([sink]):
+        if u.op in (Ops.FLOORDIV, Ops.FLOORMOD) and u.src[1].op is Ops.CONST:
+            r, size = u.src[0], int(u.src[1].value)
+            if r in loops and r not in found and size > 1 and r.arg.extent % size == 0:
+                found[r] = Split(r.arg.number, size, number + len(found))
+    return [*found.values(), Simplify()] if found else []
 
 
 def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
@@ -145,7 +164,7 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
     return _step(c, size, 1, direct, True, True, target)
 
 
-def _packed(c: Contraction, target: Target) -> list[Step] | None:
+def _packed(c: Contraction, target: Target) -> Step | None:
     """With the right factor packed."""
     dtype = c.accumulator.dtype
     lanes = target.lanes(dtype)
@@ -166,7 +185,7 @@ def _packed(c: Contraction, target: Target) -> list[Step] | None:
     step = _step(c, size, joined, direct, across, False, target)
     b = step.blocks
     padded = size.vectors * lanes * ceil(size.rows, b.rows) * b.rows
-    return [step] if padded <= WASTE * size.rows * extent(c.columns) else None
+    return step if padded <= WASTE * size.rows * extent(c.columns) else None
 
 
 def _direct(c: Contraction) -> bool:

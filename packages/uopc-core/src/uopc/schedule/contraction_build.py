@@ -165,6 +165,13 @@ class Builder:
             k = k * r.arg.extent + r
         return made, k, found
 
+    def cut(self, depth: int) -> int:
+        """How many outer loops of the sum have no whole rounds in a pass."""
+        loops, whole = self.c.reduced, 0
+        while whole < len(loops) and depth % extent(loops[-whole - 1 :]) == 0:
+            whole += 1
+        return len(loops) - whole
+
     def factor(self, value: UOp, changes: dict[UOp, UOp], condition: UOp | None) -> UOp:
         """A factor at some position."""
         new = put(value, {**self.base, **changes}, condition)

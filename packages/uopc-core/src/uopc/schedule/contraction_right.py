@@ -102,8 +102,9 @@ class Copied:
         statements = self._zeros()
         loops, _, where = make.terms(depth, True)
         cut = make.cut(depth)
-        outer, inner = loops[: bool(cut)], dict(
-            zip(make.c.reduced[cut:], loops[bool(cut) :], strict=True)
+        outer, inner = (
+            loops[: bool(cut)],
+            dict(zip(make.c.reduced[cut:], loops[bool(cut) :], strict=True)),
         )
         free = [inner[t] for t in inner if t in self.window.free]
         *rows, last = self.window.coordinates

@@ -90,7 +90,7 @@ def find_window(c: Contraction) -> Window | None:
     if where.get(c.columns[-1]) != 1:
         return None
     owners = {t: _owner(t, c.columns, forms) for t in c.reduced}
-    owned = [r for r in c.columns if any(r is o and o for o, _ in owners.values())]
+    owned = [r for r in c.columns if any(r is o for o, _ in owners.values())]
     if c.columns[-1] not in owned:
         return None
     first = c.columns.index(owned[0])
@@ -129,9 +129,7 @@ def _owner(
 ) -> tuple[UOp | None, int]:
     """The loop that ``t`` always moves along with, and by how much."""
     found = [
-        (abs(a), -i, r, a)
-        for i, r in enumerate(columns)
-        for a in _ratio(t, r, forms)
+        (abs(a), -i, r, a) for i, r in enumerate(columns) for a in _ratio(t, r, forms)
     ]
     if not found:
         return None, 0

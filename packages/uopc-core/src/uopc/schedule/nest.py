@@ -126,6 +126,7 @@ class Addresses:
     """How the accesses of some statements move with loops."""
 
     def __init__(self, statements: Sequence[UOp]) -> None:
+        self.statements = statements
         self.nodes = toposort(statements)
         self.bounds = Bounds()
 
@@ -148,15 +149,7 @@ class Addresses:
     @cached_property
     def outside(self) -> set[UOp]:
         """The loops whose variables are used otherwise than in addresses."""
-        used = [
-            s
-            for u in self.nodes
-            if u.op not in (Ops.END, Ops.SINK)
-            for i, s in enumerate(u.src)
-            if u.op not in (Ops.INDEX, Ops.STORE) or i != 1
-        ]
-        # What is in an address is reached through it only.
-        walk = toposort(used, self._values)
+        walk = toposort(self.statements, self._values)
         return {u for u in walk if u.op is Ops.RANGE}
 
     def _values(self, u: UOp) -> tuple[UOp, ...]:

@@ -77,7 +77,7 @@ def use_pool(program: Library) -> None:
 def _load() -> ctypes.CDLL | None:
     try:
         # Not a `Library`, which is unloaded with its last user: workers sleep in here.
-        return ctypes.CDLL(str(cache.build(SOURCE.read_text(), _OPT)))
+        return ctypes.CDLL(str(cache.build(SOURCE.read_text(), _OPT, is_program=False)))
     except (CompileError, CompilerNotFoundError, OSError) as error:
         reason = str(error).partition("\n")[0]
         warn_caller(f"parallel loops run on one thread: {reason}")

@@ -1,17 +1,19 @@
-"""tanh, as ``N/(N+2)`` with ``N = exp(2|x|)-1``.
+"""tanh, as ``M/(M+1)`` with ``2M = exp(2|x|)-1``.
 
-``N = (s-1) + s r + s w`` where ``s = 2**n`` and ``exp(r) = 1+r+w`` as in exp, but with
+``M = (s-1/2) + s r + s w`` where ``2s = 2**n`` and ``exp(r) = 1+r+w`` as in exp, but with
 polynomials fitted to the least error of ``exp(r)-1``: 2**-31.1 and 2**-61.5. The first
 two are exact, and their sum as two numbers too (Dekker, *A floating-point technique for
-extending the available precision*, 1971), so N and N+2 are known to more digits than
-they have; the remainder of the division by the first number of each corrects the
-quotient. So small results are as good as large ones, without a branch. Where the limit
-is, the result rounds to 1.
+extending the available precision*, 1971), so M is known to more digits than it has.
+
+With ``q = 1 - 1/(M+1)`` as it is rounded, what is missing of ``q (M+1)`` is
+``M (1-q) - q``: ``1-q`` is exact, and so is nearly all of the rest in a multiply-add.
+Times ``1/(M+1)``, which is ``1 - M/(M+1)`` where M is small, it is added to q. That
+leaves one rounding: small results are as good as large ones, without a branch. Beyond
+the limit, the result rounds to 1.
 """
 
 from __future__ import annotations
 
-from uopc.backend_c.vector_math.exp import EXP_CONSTANTS
 from uopc.backend_c.vector_math.fma import FMA
 from uopc.backend_c.vector_math.lanes import (
     INLINE,
@@ -31,34 +33,49 @@ _TANH = (
   {t} y = @TWO@*({t})(({u})x ^ sign), limit = uopc_splat_{t}(@LIMIT@);
   y = uopc_select_{t}(({m})(limit < y), limit, y);
   {t} shifted = uopc_step_{t}(y, uopc_splat_{t}(@LOG2E@), @SHIFT@), n = shifted-@SHIFT@;
-  {t} s = ({t})(({u})shifted << @DIGITS@), below = uopc_splat_{t}(-@LN2_LOW@);
-  {t} exact = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_HIGH@), y);
-  {t} r = uopc_fma_{t}(n, below, exact), lost = uopc_fma_{t}(n, below, exact-r);
+@REDUCE@
 @TERMS@
-  {t} w = uopc_fma_{t}(r*r, p, lost), t = s-@ONE@, high = t+s*r;
-  w = uopc_fma_{t}(s, w, s*r-(high-t));
-  {t} above = high+w, above_low = w-(above-high);
-  {t} under = above+@TWO@, two = under-above;
-  {t} under_low = above-(under-two) + (@TWO@-two) + above_low;
-  {t} inverse = @ONE@/under, q = above*inverse;
-  {t} rest = uopc_fma_{t}(-q, under, above) + uopc_fma_{t}(-q, under_low, above_low);
-  return ({t})(({u})uopc_fma_{t}(rest, inverse, q) | sign);
+  {t} s = ({t})(({u})shifted << @DIGITS@), a = s-@HALF@, b = s*r, c = a+b;
+  {t} w = uopc_fma_{t}(s, uopc_fma_{t}(r*r, p, lost), b-(c-a));
+  {t} high = c+w, low = w-(high-c);
+  {t} inverse = @ONE@/(high+@ONE@), q = @ONE@-inverse, rest = @ONE@-q;
+  rest = uopc_fma_{t}(rest, low, uopc_fma_{t}(rest, high, -q));
+  rest = uopc_fma_{t}(-rest, high*inverse, rest);
+  return ({t})(({u})(q+rest) | sign);
 }}
 """
 )
 
+# n times the first part of ln 2 is exact. The second is so small in f32 that it can be
+# added to w; in f64 it belongs to r, and w gets what r loses by it.
+_REDUCE = {
+    "f32": """\
+  {t} r = uopc_fma_{t}(n, uopc_splat_{t}(-0x1.62e43p-1f), y), lost = n*0x1.05c61p-29f;\
+""",
+    "f64": """\
+  {t} exact = uopc_fma_{t}(n, uopc_splat_{t}(-0x1.62e42fefa38p-1), y);
+  {t} ln2 = uopc_splat_{t}(-0x1.ef35793c7673p-45), r = uopc_fma_{t}(n, ln2, exact);
+  {t} lost = uopc_fma_{t}(n, ln2, exact-r);\
+""",
+}
 _CONSTANTS = {
     "f32": {
         "SIGN_BIT": "0x80000000u",
+        "DIGITS": "23",
         "LIMIT": "20.0f",
-        "SHIFT": "12583039.0f",
+        "SHIFT": "12583038.0f",
+        "LOG2E": "0x1.715476p+0f",
+        "HALF": "0.5f",
         "ONE": "1.0f",
         "TWO": "2.0f",
     },
     "f64": {
         "SIGN_BIT": "0x8000000000000000ull",
+        "DIGITS": "52",
         "LIMIT": "40.0",
-        "SHIFT": "6755399441056767.0",
+        "SHIFT": "6755399441056766.0",
+        "LOG2E": "0x1.71547652b82fep+0",
+        "HALF": "0.5",
         "ONE": "1.0",
         "TWO": "2.0",
     },
@@ -80,7 +97,7 @@ _TERMS = {
 def _helpers() -> Helpers:
     found = {}
     for e, own in _CONSTANTS.items():
-        every = {**EXP_CONSTANTS[e], **own, "TERMS": horner("r", _TERMS[e])}
+        every = {**own, "TERMS": horner("r", _TERMS[e]), "REDUCE": _REDUCE[e]}
         parts = (*FMA[e], SPLAT, SELECT, STEP, _TANH)
         found[e] = tuple(fill(part, every) for part in parts)
     return found
