@@ -165,6 +165,14 @@ def clang(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
+def sanitize(session: nox.Session) -> None:
+    """Run the pool of threads under the thread sanitizer of gcc."""
+    if shutil.which("gcc") is None:
+        session.skip("NOT TESTED: there is no gcc")
+    run_tests(session, ["uopc-core", "uopc-backend-c"], ["tests/sanitize"])
+
+
+@nox.session(requires=["build"])
 def nn(session: nox.Session) -> None:
     """Test uopc-nn with the reference backend."""
     run_tests(session, ["uopc-core", "uopc-autodiff", "uopc-nn"], ["tests/nn"])

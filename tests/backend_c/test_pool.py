@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uopc.backend_c import cache, set_threads, threads
+from uopc.backend_c import cache, pool, set_threads, threads
 from uopc.backend_c.load import Library, load
-from uopc.backend_c.threads import pool, use_pool
+from uopc.backend_c.pool import use_pool
+from uopc.config import overriding
+from uopc.tensor import Tensor
 
 PROGRAM = """
 static void serially(void (*task)(void**, long), void** table, long rounds) {
@@ -220,6 +222,26 @@ def test_workers_leave_signals_to_the_program(program: Library):
     assert not blocked(str(os.getpid())) & ordinary
 
 
+def test_results_are_the_same_on_any_number_of_threads(program: Library):
+    rng = np.random.default_rng(0)
+    a = Tensor(rng.standard_normal((300, 500)).astype(np.float32))
+    b = Tensor(rng.standard_normal((500, 400)).astype(np.float32))
+    large = Tensor(rng.standard_normal(1 << 20).astype(np.float32))
+    results = []
+    with overriding(UOPC_BACKEND="c", UOPC_OPT=1):
+        for count in (1, 2, 3):
+            set_threads(count)
+            for x in (
+                a @ b,
+                large.sum(),
+                large.reshape(1024, 1024).sum(0),
+                large.exp(),
+            ):
+                results.append(x.numpy().tobytes())
+    assert results[:4] == results[4:8] == results[8:]
+    assert pool._loaded["pool"] is not None
+
+
 # Processes
 
 
@@ -264,7 +286,7 @@ sys.path.insert(0, {folder!r})
 import test_pool
 from uopc.backend_c import cache, set_threads
 from uopc.backend_c.load import load
-from uopc.backend_c.threads import use_pool
+from uopc.backend_c.pool import use_pool
 with load(cache.build(test_pool.PROGRAM, 1)) as library:
     use_pool(library)
     set_threads(3)

@@ -76,8 +76,8 @@ def tile(
 
 
 def tiles() -> Iterator[Case]:
-    yield tile("plain", 6, 2, 8, 9, 2)
-    yield tile("deeper", 6, 2, 8, 16, 3, kind="parallel")
+    yield tile("plain", 6, 2, 8, 4, 2)
+    yield tile("deeper", 6, 2, 8, 5, 3, kind="parallel")
     yield tile("single", 1, 1, 8, 3, 1)
     yield tile("doubles", 4, 3, 4, 5, 2, f64)
     yield tile("unfused", 2, 2, 4, 5, 2, f32, fma=False)
@@ -195,4 +195,4 @@ def test_stores_past_the_cache(tmp_path: Path) -> None:
     text = source(cases)
     # In every task, and at the end of every function that has such a store itself.
     assert text.count("  uopc_fence();\n}\n") == len(cases)
-    assert "uopc_stream_f32x8((float*)&data1[" in text
+    assert "uopc_stream_f32x8((data1+" in text

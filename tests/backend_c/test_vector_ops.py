@@ -191,9 +191,8 @@ def test_every_op_on_vectors_is_what_numpy_says(cases, tmp_path: Path) -> None:
 
 def functions() -> Iterator[tuple[str, OpDef, DType, list[Array]]]:
     """Ops that are not correctly rounded, and those without a vector spelling."""
-    for op in (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TANH, Ops.POW, Ops.FLOORMOD, Ops.FMA):
-        for dtype in (f32, f64):
-            yield f"{op.name}_{dtype}", op, dtype, grid(dtype, op.arity)
+    for op, dtype in ((Ops.EXP2, f32), (Ops.SIN, f64), (Ops.POW, f32), (Ops.FMA, f32)):
+        yield f"{op.name}_{dtype}", op, dtype, grid(dtype, op.arity)
 
 
 def test_an_element_does_not_depend_on_the_width_of_its_vector(tmp_path: Path) -> None:
@@ -201,7 +200,7 @@ def test_an_element_does_not_depend_on_the_width_of_its_vector(tmp_path: Path) -
     data: dict[str, dict[int, Array]] = {}
     for name, op, dtype, arrays in functions():
         arrays = [x[:: max(1, len(x) // 60)] for x in arrays]
-        for width in (1, 4, 8, 16, 7):
+        for width in (1, 4, 8, 7):
             program, data[name] = elementwise(
                 f"{name}_{width}", op, arrays, [dtype] * op.arity, width=width
             )

@@ -1,5 +1,6 @@
 """Vector loops as C: memory, gates, tails, variables, against the interpreter."""
 
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ from loop_programs import (
     Array,
     buf,
     compare,
+    compiled,
     end,
     local,
     loop,
     printed,
     read,
     sink,
+    source,
     store,
 )
 
@@ -65,6 +68,7 @@ STRIDES = {
     "back3": lambda i, v: v * -3 + 99 + i,
     "wide": lambda i, v: v.cast(i64) * UOp.const(4, i64) + 1,
     "quotient": lambda i, v: (i * 16 + v) // 16,
+    "edge": lambda i, v: (i * 16 + v + 9) // 16,
     "remainder": lambda i, v: (i * 16 + v + 32) % 16,
     "crossing": lambda i, v: (i * 5 + v) // 3,
     "square": lambda i, v: v * v % 200,
@@ -233,6 +237,22 @@ def test_vector_loops_do_what_the_interpreter_does(cases, tmp_path: Path) -> Non
     assert not wrong, "\n".join([str(len(wrong)), *wrong[:20]])
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="targets of x86-64")
+def test_text_is_for_any_width_of_registers(tmp_path: Path) -> None:
+    cases = [c for f in (reads, outside, writes, masks, variables) for c in f()][::12]
+    narrow, flags = dict(cases), ("-O1", "-march=x86-64")
+    assert not compare(narrow, tmp_path, *flags)
+    for march in ("x86-64-v3", "x86-64-v4"):
+        compiled(source(narrow), tmp_path, "-O1", f"-march={march}", "-c")
+
+
+def test_a_lane_cannot_hand_a_value_on() -> None:
+    lane, total, x = loop(0, 8, "vector"), buf(1, 1, f32), buf(0, 8, f32)
+    program = sink("k", end(lane, store(total, 0, read(total, 0) + read(x, lane))))
+    with pytest.raises(ValueError, match=r"hands a value of .* on from lane to lane"):
+        printed(program)
+
+
 def test_printed_text_of_a_vector_loop() -> None:
     i, lane = loop(0, 4), loop(1, 4, "vector")
     x, out = buf(0, 32, f32), buf(1, 16, f32)
@@ -242,9 +262,9 @@ def test_printed_text_of_a_vector_loop() -> None:
     assert text.splitlines() == [
         "void k(float* restrict data0, float* restrict data1) {",
         "  for (int ridx0 = 0; ridx0 < 4; ridx0++) {",
-        "    f32x4 val1 = *(f32x4_mem*)&data0[(ridx0*4)];",
+        "    f32x4 val1 = *(f32x4_mem*)(data0+(ridx0*4));",
         "    float val2 = data0[ridx0];",
-        "    *(f32x4_mem*)&data1[(ridx0*4)] = ((val1*uopc_all_f32x4(2.0f))"
+        "    *(f32x4_mem*)(data1+(ridx0*4)) = ((val1*uopc_all_f32x4(2.0f))"
         "+uopc_all_f32x4(val2));",
         "  }",
         "}",

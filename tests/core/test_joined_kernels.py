@@ -197,6 +197,14 @@ def test_these_stay_apart(case: Any, kernels: int) -> None:
     assert joined(plan) == [False] * kernels
 
 
+def test_what_nobody_reads_is_not_passed_on() -> None:
+    """An array without elements has copies of a sum, which is computed for it."""
+    total = vector().reduce(Ops.ADD, 1).sin()
+    copies = total.reshape((1, 1)).expand((2, 0))
+    plan = planned([copies + copies.sin()])
+    assert [(k.name, k.passing) for k in plan.kernels] == [("r", False)]
+
+
 def test_a_temporary_is_kept_no_longer() -> None:
     """Joined, the first and the last would hold all three of them at once."""
     x = vector(1024)

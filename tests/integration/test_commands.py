@@ -12,8 +12,8 @@ import pytest
 
 from uopc.autodiff.rules import RULES, batching, linear
 from uopc.backend_c import threads
-from uopc.backend_c.target import current_target
 from uopc.backend_c.spellings import SPELLINGS
+from uopc.backend_c.target import current_target
 from uopc.uop import BUILTIN_OPS
 
 DISTRIBUTIONS = ("uopc-core", "uopc-autodiff", "uopc-backend-c", "uopc-nn")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uopc.backend_c.threads import pool
+from uopc.backend_c import pool
 
 DRIVER = Path(__file__).with_name("pool_driver.c")
 FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=thread")

@@ -2,9 +2,9 @@
 
 from uopc.backend_c.backend import CBackend, spellings
 from uopc.backend_c.emit import print_kernel, print_plan
+from uopc.backend_c.pool import set_threads, threads
 from uopc.backend_c.program import CProgram
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.threads import set_threads, threads
 from uopc.backend_c.toolchain import CompileError, CompilerNotFoundError
 from uopc.kernelize import Kernel
 from uopc.uop import UOp

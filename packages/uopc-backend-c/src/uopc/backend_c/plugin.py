@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from uopc.backend_c.backend import NAME, CBackend
 from uopc.backend_c.folder import chosen_folder
+from uopc.backend_c.pool import threads
 from uopc.backend_c.spellings import SPELLINGS
 from uopc.backend_c.target import current_target
-from uopc.backend_c.threads import threads
 from uopc.backend_c.toolchain import (
     CompileError,
     Compiler,

@@ -12,7 +12,7 @@ from uopc.backend_c import plans
 from uopc.backend_c.cache import build
 from uopc.backend_c.emit import ENTRY, PlanText, Spellings, plan_text
 from uopc.backend_c.load import Library, LoadError, load
-from uopc.backend_c.threads import use_pool
+from uopc.backend_c.pool import use_pool
 from uopc.backend_c.toolchain import CompileError
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan

@@ -45,6 +45,7 @@ class Registers:
     ) -> None:
         self._bounds = bounds
         self._lanes: dict[UOp, Lanes] = {}
+        self._places: dict[UOp, tuple[int, int] | None] = {}
         self._found: dict[UOp, dict[int, Register]] = {}
         self.in_vectors: set[UOp] = set()
         accesses: dict[UOp, dict[tuple[int, int] | None, None]] = {}
@@ -88,6 +89,11 @@ class Registers:
 
     def _where(self, index: UOp) -> tuple[int, int] | None:
         """First element and lanes (0: a scalar) of an access; None: not constant."""
+        if index not in self._places:
+            self._places[index] = self._constant(index)
+        return self._places[index]
+
+    def _constant(self, index: UOp) -> tuple[int, int] | None:
         lanes = self.lanes_of(index)
         if lanes is None:
             return (int(index.value), 0) if index.op is Ops.CONST else None

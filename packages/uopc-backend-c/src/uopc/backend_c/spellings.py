@@ -222,6 +222,31 @@ def _fma(u: UOp, bounds: Bounds) -> Spelling:
     )
 
 
+# An instruction for all lanes, of which there is a builtin for each size.
+_SQRT = """\
+{t} uopc_sqrt_{t}({t} x) {{
+#if defined(__SSE2__) && @SIZE@ * {w} == 16
+  return __builtin_ia32_sqrtp@X@(x);
+#elif defined(__AVX__) && @SIZE@ * {w} == 32
+  return __builtin_ia32_sqrtp@X@256(x);
+#elif defined(__AVX512F__) && @SIZE@ * {w} == 64 && defined(__clang__)
+  return __builtin_ia32_sqrtp@X@512(x, 4);
+#elif defined(__AVX512F__) && @SIZE@ * {w} == 64
+  return __builtin_ia32_sqrtp@X@512_mask(x, x, -1, 4);
+#else
+  for (int i = 0; i < {w}; i++) x[i] = __builtin_sqrt{f}(x[i]);
+  return x;
+#endif
+}}
+"""
+
+
+def _sqrt(u: UOp, bounds: Bounds) -> Spelling:
+    size, x = ("4", "s") if u.dtype.bits == 32 else ("8", "d")
+    helper = INLINE + _SQRT.replace("@SIZE@", size).replace("@X@", x)
+    return Spelling("__builtin_sqrt{f}({0})", (), "uopc_sqrt_{t}({0})", helper)
+
+
 SPELLINGS: dict[OpDef, AnySpelling] = {
     Ops.ADD: _everywhere("({0}+{1})"),
     Ops.MUL: _everywhere("({0}*{1})"),
@@ -230,7 +255,7 @@ SPELLINGS: dict[OpDef, AnySpelling] = {
     Ops.FMA: _fma,
     Ops.POW: Spelling("__builtin_pow{f}({0},{1})"),
     Ops.MAX: _max,
-    Ops.SQRT: Spelling("__builtin_sqrt{f}({0})"),
+    Ops.SQRT: _sqrt,
     Ops.CAST: _cast,
     Ops.WHERE: _WHERE,
     Ops.CMPLT: _less,

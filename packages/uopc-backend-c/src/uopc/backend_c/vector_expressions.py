@@ -61,6 +61,24 @@ class VectorExpressions:
         """The text of what is the same for all lanes."""
         return self.scalars.expressions([u], names, uses, pad)[u]
 
+    def pointer(self, buf: UOp, index: UOp, names: Names, uses: Uses, pad: str) -> str:
+        """The text of a pointer to an element, which is the same for all lanes.
+
+        The parts of a sum are added to it one by one: the compiler cannot know that
+        their sum does not wrap, and would compute it anew in each round of a loop.
+        """
+        parts: list[UOp] = []
+        pending = [index]
+        while pending:
+            u = pending.pop()
+            if u.op is Ops.ADD and not self.scalars.bounds.wraps(u):
+                pending += reversed(u.src)
+            elif u.op is not Ops.CONST or u.value:
+                parts.append(u)
+        texts = self.scalars.expressions(parts, names, uses, pad)
+        sum_ = "+".join([variable(buf), *(texts[u] for u in parts)])
+        return f"({sum_})" if parts else sum_
+
     def type(self, u: UOp) -> str:
         """The vector type of a node's values."""
         if u.dtype.kind == "bool":
@@ -238,13 +256,13 @@ class VectorExpressions:
         return texts[u]
 
     def _affine(self, u: UOp, found: Affine, names: Names, uses: Uses, pad: str) -> str:
-        base = self.scalar(found.base, names, uses, pad)
         if found.step == 1:
             boolean = u.dtype.kind == "bool"
             dtype = i8 if boolean else u.dtype
-            place = array_place(u.src[0], base)
+            place = self.pointer(u.src[0], found.base, names, uses, pad)
             text = self.types.load(dtype, self.width, self.count, place)
             return f"(-{text})" if boolean else text
+        base = self.scalar(found.base, names, uses, pad)
         return self._each(u, lane_indices(base, found.step, self.count))
 
     def _each(self, u: UOp, indices: Iterable[str]) -> str:

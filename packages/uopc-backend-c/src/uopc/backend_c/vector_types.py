@@ -61,38 +61,42 @@ class VectorTypes:
         )
         return f"uopc_all_{t}({text})"
 
-    def load(self, dtype: DType, lanes: int, count: int, place: str) -> str:
-        """The ``count`` elements from a place on, and zeros."""
+    def load(self, dtype: DType, lanes: int, count: int, pointer: str) -> str:
+        """The ``count`` elements that a pointer points to, and zeros."""
         t = self.name(dtype, lanes)
         if count == lanes:
-            return f"*({t}_mem*)&{place}"
+            return f"*({t}_mem*){pointer}"
         values = ", ".join(f"p[{i}]" for i in range(count))
         name, c = f"uopc_load{count}_{t}", self._element(dtype)
         self._define(
-            f"{INLINE}{t} {name}(const {c}* p) {{\n  return ({t}){{{values}}};\n}}\n"
+            f"{INLINE}{t} {name}(const void* place) {{\n"
+            f"  const {c}* p = place;\n"
+            f"  return ({t}){{{values}}};\n}}\n"
         )
-        return f"{name}((const {c}*)&{place})"
+        return f"{name}({pointer})"
 
     def store(
-        self, dtype: DType, lanes: int, count: int, place: str, value: str
+        self, dtype: DType, lanes: int, count: int, pointer: str, value: str
     ) -> str:
-        """The statement that writes the first ``count`` lanes from a place on."""
+        """The statement that writes the first ``count`` lanes."""
         t = self.name(dtype, lanes)
         if count == lanes:
-            return f"*({t}_mem*)&{place} = {value};"
+            return f"*({t}_mem*){pointer} = {value};"
         lines = "".join(f"  p[{i}] = v[{i}];\n" for i in range(count))
         name, c = f"uopc_store{count}_{t}", self._element(dtype)
-        self._define(f"{INLINE}void {name}({c}* p, {t} v) {{\n{lines}}}\n")
-        return f"{name}(({c}*)&{place}, {value});"
+        self._define(
+            f"{INLINE}void {name}(void* place, {t} v) {{\n"
+            f"  {c}* p = place;\n{lines}}}\n"
+        )
+        return f"{name}({pointer}, {value});"
 
-    def stream(self, dtype: DType, lanes: int, place: str, value: str) -> str:
+    def stream(self, dtype: DType, lanes: int, pointer: str, value: str) -> str:
         """The statement that writes a vector past the cache."""
-        t, c = self.name(dtype, lanes), self._element(dtype)
-        size = dtype.itemsize * lanes
+        t, size = self.name(dtype, lanes), dtype.itemsize * lanes
         if size < 16:
-            return self.store(dtype, lanes, lanes, place, value)
-        self._define(stream_helper(t, c, size))
-        return f"uopc_stream_{t}(({c}*)&{place}, {value});"
+            return self.store(dtype, lanes, lanes, pointer, value)
+        self._define(stream_helper(t, size))
+        return f"uopc_stream_{t}({pointer}, {value});"
 
     def _element(self, dtype: DType) -> str:
         return c_type(u16 if dtype.is_half else dtype)

@@ -80,7 +80,7 @@ class VectorPrinter:
             lines.append(f"{pad}{place.register.name} = {text};")
         elif found is not None and found.step == 1:
             text = values.vector(value, names, uses, pad)
-            at = array_place(target, values.scalar(found.base, names, uses, pad))
+            at = values.pointer(target, found.base, names, uses, pad)
             dtype = _kept_as(value.dtype)
             text = f"-{text}" if boolean else text
             whole = values.count == values.width

@@ -189,6 +189,6 @@ def _marked(groups: Sequence[_Group], buffers: Sequence[PlanBuffer]) -> list[Ker
     found: list[Kernel] = []
     for g, group in enumerate(groups):
         for i, k in enumerate(group.kernels):
-            passing = buffers[k.out].role == "temporary" and readers[k.out] == {g}
+            passing = buffers[k.out].role == "temporary" and readers.get(k.out) == {g}
             found.append(replace(k, joined=i > 0, passing=passing))
     return found

@@ -44,11 +44,22 @@ class Layout:
 
     def number(self, *digits: UOp | int) -> UOp:
         """``a, n, b, m, c`` are ``(a * n + b) * m + c``."""
-        first, *rest = digits
-        total = first if isinstance(first, UOp) else self.const(first)
-        for size, digit in zip(rest[::2], rest[1::2], strict=True):
-            total = total * size + digit
-        return total
+        total: UOp | None = None
+        constant, stride = 0, 1
+        for i in range(len(digits) - 1, -1, -2):
+            digit = digits[i]
+            if isinstance(digit, int):
+                constant += digit * stride
+            else:
+                term = digit * stride if stride > 1 else digit
+                total = term if total is None else term + total
+            if i:
+                size = digits[i - 1]
+                assert isinstance(size, int)
+                stride *= size
+        if total is None:
+            return self.const(constant)
+        return total + constant if constant else total
 
     def first_row(self, tile: UOp) -> UOp:
         """The first row of a tile. The last one has its rows in common with others."""

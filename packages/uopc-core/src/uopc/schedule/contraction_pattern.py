@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from uopc.dtype import f32, f64
@@ -52,13 +52,13 @@ def find_contraction(sink: UOp) -> Contraction | None:
     if any(s.op is not Ops.STORE or is_local(s.src[0]) for s in stores):
         return None
     addresses = Addresses(list(sink.src))
-    last = _fastest(stores[0], loops, addresses)
-    if last is None:
-        return None
     factors = _factors(_unrounded(found.value))
-    moving = [f for f in factors if last in addresses.ranges_of(f)]
-    resting = [f for f in factors if last not in addresses.ranges_of(f)]
-    if not moving or not resting:
+    for last in _by_nearness(stores[0], loops, addresses):
+        moving = [f for f in factors if last in addresses.ranges_of(f)]
+        resting = [f for f in factors if last not in addresses.ranges_of(f)]
+        if moving and resting:
+            break
+    else:
         return None
     left, right = _product(resting), _product(moving)
     of_left, of_right = addresses.ranges_of(left), addresses.ranges_of(right)
@@ -78,11 +78,13 @@ def find_contraction(sink: UOp) -> Contraction | None:
     )
 
 
-def _fastest(store: UOp, loops: Sequence[UOp], addresses: Addresses) -> UOp | None:
-    """The output loop whose elements are nearest to each other in memory."""
+def _by_nearness(
+    store: UOp, loops: Sequence[UOp], addresses: Addresses
+) -> Iterator[UOp]:
+    """Output loops, first those whose elements are nearest to each other in memory."""
     strides = [(addresses.stride(store, r), r) for r in loops]
-    known = [(abs(s), -i, r) for i, (s, r) in enumerate(strides) if s]
-    return min(known)[2] if known else None
+    known = sorted((abs(s), -i, r) for i, (s, r) in enumerate(strides) if s)
+    return (r for _, _, r in known)
 
 
 def _unrounded(value: UOp) -> UOp:

@@ -225,6 +225,9 @@ def _convolved(u: UOp, value: Array, x: Bounded, w: Bounded) -> Array:
     """Sums of products, in any order: at most one term for each pair of elements."""
     meaning: Any = u.op.numpy
     a, b = (np.abs(s.value.astype(float)) for s in (x, w))
+    if not np.isfinite(a).all() or not np.isfinite(b).all():
+        # Which zeros, of padding, an infinity is multiplied by is left open.
+        return np.full(value.shape, np.inf)
     with np.errstate(all="ignore"):
         total = meaning(u, x.error, b + w.error) + meaning(u, a, w.error)
         if value.dtype.kind != "f":

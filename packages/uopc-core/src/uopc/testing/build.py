@@ -83,6 +83,7 @@ class Builder:
             (2, self.stack, (Ops.STACK,)),
             (5, self.index, (Ops.INDEX, Ops.IOTA, Ops.FLOORMOD)),
             (3, self.scatter, (Ops.SCATTER_ADD, Ops.IOTA, Ops.FLOORMOD)),
+            (2, self.convolution, (Ops.CONV, Ops.RESHAPE)),
             (2, self.stage, (Ops.STAGE,)),
             (1, self.pad, (Ops.STACK, Ops.RESHAPE, Ops.SHRINK)),
             (1, self.cat, (Ops.STACK, Ops.RESHAPE, Ops.SHRINK, Ops.WHERE)),
@@ -349,6 +350,15 @@ class Builder:
         lengths = lengths[: 1 + self.below(2)]
         idx = [self.like(shape, self.pick(types)) for _ in lengths]
         return UOp(Ops.SCATTER_ADD, (g, *self.placed(idx, lengths)), lengths)
+
+    def convolution(self) -> UOp:
+        """Along the last axis, over those before it; with steps, gaps, either way."""
+        x = self.node()
+        *lead, n = x.shape or (1,)
+        w = self.like((1, 2, math.prod(lead), self.pick((1, 2, 3))), x.dtype)
+        factors = [(self.pick((1, 1, 2, -1, 3)),) for _ in range(3)]
+        arg = ((self.pick((1, 3, 4)),), *factors, (self.below(4) - 2,), self.below(2))
+        return UOp(Ops.CONV, (x.reshape((1, 1, *w.shape[2:3], n)), w), arg)
 
     def stage(self) -> UOp:
         """A marker."""

@@ -265,3 +265,16 @@ def _along(u: UOp, place: int, shape: Sequence[int]) -> UOp:
     """A vector along one axis of ``shape``, and repeated along the others."""
     ones = [m if k == place else 1 for k, m in enumerate(shape)]
     return u.reshape(ones).expand(shape)
+
+
+def samples(x: UOp, op: OpDef) -> list[UOp]:
+    """Of rows with steps, with gaps and padding, transposed, and of two axes."""
+    rows, taps = x.reshape((1, 1, 2, 3)), x.flip((1,)).reshape((1, 1, 2, 3))
+    square, ones = x.reshape((1, 1, 1, 2, 3)), (1, 1)
+    pairs = (rows, taps), (rows, taps), (square, square)
+    meet = (
+        ((3,), (1,), (2,), (1,), (-2,), 0),
+        ((5,), (2,), (-1,), (1,), (1,), 1),
+        ((2, 2), ones, ones, (1, 2), (0, -1), 0),
+    )
+    return [type(x)(op, *both) for both in zip(pairs, meet, strict=True)]

@@ -66,16 +66,7 @@ def _scattered(x: UOp) -> list[UOp]:
 
 
 def _convolutions(x: UOp) -> list[UOp]:
-    """Of rows with steps, with gaps and padding, transposed, and of two axes."""
-    rows, taps = x.reshape((1, 1, 2, 3)), x.flip((1,)).reshape((1, 1, 2, 3))
-    square, ones = x.reshape((1, 1, 1, 2, 3)), (1, 1)
-    pairs = (rows, taps), (rows, taps), (square, square)
-    meet = (
-        ((3,), (1,), (2,), (1,), (-2,), 0),
-        ((5,), (2,), (-1,), (1,), (1,), 1),
-        ((2, 2), ones, ones, (1, 2), (0, -1), 0),
-    )
-    return [_node(x, Ops.CONV, *both) for both in zip(pairs, meet, strict=True)]
+    return convolution.samples(x, Ops.CONV)
 
 
 def _loop(x: UOp, kind: str = "serial") -> UOp:

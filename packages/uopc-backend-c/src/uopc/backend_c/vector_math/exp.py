@@ -47,8 +47,8 @@ _EXP = (
   {t} shifted = uopc_step_{t}(x, uopc_splat_{t}(@LOG2E@), @MAGIC@), n = shifted-@MAGIC@;
   {t} r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_HIGH@), x);
   r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_LOW@), r);
-@EXP@
-  return uopc_scale_{t}(p, shifted);
+@TERMS@
+  return uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted);
 }}
 """
 )
@@ -58,15 +58,16 @@ _EXP2 = (
 {t} uopc_exp2_{t}({t} x) {{
   x = uopc_clamp_{t}(x, @EXP2_LOW@, @EXP2_HIGH@);
   {t} shifted = x+@MAGIC@, r = x-(shifted-@MAGIC@);
-@EXP2@
-  return uopc_scale_{t}(p, shifted);
+@TERMS@
+  return uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted);
 }}
 """
 )
 
-EXP_CONSTANTS = {
+_CONSTANTS = {
     "f32": {
         "DIGITS": "23",
+        "ONE": "1.0f",
         "MAGIC": "12583166.0f",
         "LOG2E": "0x1.715476p+0f",
         "LN2_HIGH": "0x1.62e4p-1f",
@@ -78,6 +79,7 @@ EXP_CONSTANTS = {
     },
     "f64": {
         "DIGITS": "52",
+        "ONE": "1.0",
         "MAGIC": "6755399441057790.0",
         "LOG2E": "0x1.71547652b82fep+0",
         "LN2_HIGH": "0x1.62e42fefa38p-1",
@@ -91,38 +93,38 @@ EXP_CONSTANTS = {
 _EXP_TERMS = {
     "f32": (
         "0x1.696e4ep-10f", "0x1.123f7cp-7f", "0x1.555a12p-5f", "0x1.55548ap-3f",
-        "0x1.fffffap-2f", "1.0f", "1.0f",
+        "0x1.fffffap-2f", "1.0f",
     ),
     "f64": (
         "0x1.ad8e8edee4513p-26", "0x1.28b1f22b53b8fp-22", "0x1.71df21f8e6519p-19",
         "0x1.a019953c73d65p-16", "0x1.a01a0129149bep-13", "0x1.6c16c185ec859p-10",
         "0x1.1111111128792p-7", "0x1.555555555007p-5", "0x1.55555555554f5p-3",
-        "0x1.000000000000bp-1", "1.0", "1.0",
+        "0x1.000000000000bp-1", "1.0",
     ),
 }  # fmt: skip
 _EXP2_TERMS = {
     "f32": (
         "0x1.3fd238p-13f", "0x1.5f13d2p-10f", "0x1.3b307ep-7f", "0x1.c6af6ap-5f",
-        "0x1.ebfbd8p-3f", "0x1.62e43p-1f", "1.0f",
+        "0x1.ebfbd8p-3f", "0x1.62e43p-1f",
     ),
     "f64": (
         "0x1.e94f85e09c61ap-32", "0x1.e62380f067c8p-28", "0x1.b5253e34a599cp-24",
         "0x1.62bfc2ee58934p-20", "0x1.ffcbfc57ea706p-17", "0x1.43091310b1d0bp-13",
         "0x1.5d87fe78a1b59p-10", "0x1.3b2ab6fb9f7d5p-7", "0x1.c6b08d704a11ep-5",
-        "0x1.ebfbdff82c5a8p-3", "0x1.62e42fefa39efp-1", "1.0",
+        "0x1.ebfbdff82c5a8p-3", "0x1.62e42fefa39efp-1",
     ),
 }  # fmt: skip
 
 
-def _helpers(text: str, name: str, terms: dict[str, tuple[str, ...]]) -> Helpers:
+def _helpers(text: str, terms: dict[str, tuple[str, ...]]) -> Helpers:
     return {
         e: tuple(
-            fill(part, {**EXP_CONSTANTS[e], name: horner("r", terms[e])})
+            fill(part, {**_CONSTANTS[e], "TERMS": horner("r", terms[e])})
             for part in (*FMA[e], SPLAT, SELECT, CLAMP, STEP, SCALE, text)
         )
-        for e in EXP_CONSTANTS
+        for e in _CONSTANTS
     }
 
 
-EXP = _helpers(_EXP, "EXP", _EXP_TERMS)
-EXP2 = _helpers(_EXP2, "EXP2", _EXP2_TERMS)
+EXP = _helpers(_EXP, _EXP_TERMS)
+EXP2 = _helpers(_EXP2, _EXP2_TERMS)

@@ -56,7 +56,7 @@ STEP = (
 }}
 """
 )
-"""One step of Horner's rule."""
+"""``p*x+c``."""
 
 ANY = (
     INLINE
@@ -86,9 +86,9 @@ def fill(text: str, constants: Mapping[str, str]) -> str:
     return text
 
 
-def horner(variable: str, coefficients: Sequence[str]) -> str:
+def horner(x: str, coefficients: Sequence[str]) -> str:
     """Statements that leave a polynomial in ``p``; the highest power comes first."""
-    lines = [f"  {{t}} p = uopc_splat_{{t}}({coefficients[0]});"]
-    for c in coefficients[1:]:
-        lines.append(f"  p = uopc_step_{{t}}(p, {variable}, {c});")
+    first, *others = coefficients
+    lines = [f"  {{t}} p = uopc_splat_{{t}}({first});"]
+    lines += [f"  p = uopc_step_{{t}}(p, {x}, {c});" for c in others]
     return "\n".join(lines)

@@ -1,15 +1,15 @@
 """tanh, as ``M/(M+1)`` with ``2M = exp(2|x|)-1``.
 
-``M = (s-1/2) + s r + s w`` where ``2s = 2**n`` and ``exp(r) = 1+r+w`` as in exp, but with
-polynomials fitted to the least error of ``exp(r)-1``: 2**-31.1 and 2**-61.5. The first
-two are exact, and their sum as two numbers too (Dekker, *A floating-point technique for
+``M = (s-1/2) + s r + s w`` where ``2s = 2**n`` and ``exp(r) = 1+r+w`` as in exp, but
+with polynomials fitted to the least error of ``exp(r)-1``: 2**-31.1 and 2**-61.5. The
+first two are exact, and their sum as two numbers too (Dekker, *A floating-point technique for
 extending the available precision*, 1971), so M is known to more digits than it has.
 
 With ``q = 1 - 1/(M+1)`` as it is rounded, what is missing of ``q (M+1)`` is
 ``M (1-q) - q``: ``1-q`` is exact, and so is nearly all of the rest in a multiply-add.
-Times ``1/(M+1)``, which is ``1 - M/(M+1)`` where M is small, it is added to q. That
-leaves one rounding: small results are as good as large ones, without a branch. Beyond
-the limit, the result rounds to 1.
+Times ``1/(M+1)`` it is added to q, which leaves one rounding, without a branch for
+small numbers. The very smallest, of which q has few digits, are their own tanh, as
+nearly as it can be said; that of numbers beyond the limit is 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TANH = (
     + """\
 {t} uopc_tanh_{t}({t} x) {{
   {u} sign = ({u})x & @SIGN_BIT@;
-  {t} y = @TWO@*({t})(({u})x ^ sign), limit = uopc_splat_{t}(@LIMIT@);
+  {t} size = ({t})(({u})x ^ sign), y = size+size, limit = uopc_splat_{t}(@LIMIT@);
   y = uopc_select_{t}(({m})(limit < y), limit, y);
   {t} shifted = uopc_step_{t}(y, uopc_splat_{t}(@LOG2E@), @SHIFT@), n = shifted-@SHIFT@;
 @REDUCE@
@@ -40,8 +40,9 @@ _TANH = (
   {t} high = c+w, low = w-(high-c);
   {t} inverse = @ONE@/(high+@ONE@), q = @ONE@-inverse, rest = @ONE@-q;
   rest = uopc_fma_{t}(rest, low, uopc_fma_{t}(rest, high, -q));
-  rest = uopc_fma_{t}(-rest, high*inverse, rest);
-  return ({t})(({u})(q+rest) | sign);
+  {t} result = uopc_fma_{t}(rest, inverse, q);
+  result = uopc_select_{t}(({m})(size < @SMALL@), size, result);
+  return ({t})(({u})result | sign);
 }}
 """
 )
@@ -67,7 +68,7 @@ _CONSTANTS = {
         "LOG2E": "0x1.715476p+0f",
         "HALF": "0.5f",
         "ONE": "1.0f",
-        "TWO": "2.0f",
+        "SMALL": "0x1p-12f",
     },
     "f64": {
         "SIGN_BIT": "0x8000000000000000ull",
@@ -77,7 +78,7 @@ _CONSTANTS = {
         "LOG2E": "0x1.71547652b82fep+0",
         "HALF": "0.5",
         "ONE": "1.0",
-        "TWO": "2.0",
+        "SMALL": "0x1p-27",
     },
 }
 _TERMS = {
