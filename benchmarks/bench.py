@@ -28,7 +28,7 @@ from peers import columns, machine, workloads
 from peers.checks import disagreements
 from peers.columns import Column
 from peers.result import Result
-from peers.suite import Settings, order, run_all
+from peers.suite import Settings, order, run_all, wait_until_idle
 from peers.tables import Table
 from peers.workloads import Workload
 from uopc.backend_c import cpu
@@ -161,6 +161,7 @@ def main() -> int:
         results = [r for r in results if r.column in names]
     else:
         results = _measured(a, rows, chosen, threads)
+    wait_until_idle(max(threads), a.wait)  # the machine's limits are measured now
     text = _text(chosen, rows, results, threads)
     print(f"\n{text}", end="")
     if a.page:

@@ -231,14 +231,9 @@ def test_results_are_the_same_on_any_number_of_threads(program: Library):
     with overriding(UOPC_BACKEND="c", UOPC_OPT=1):
         for count in (1, 2, 3):
             set_threads(count)
-            for x in (
-                a @ b,
-                large.sum(),
-                large.reshape(1024, 1024).sum(0),
-                large.exp(),
-            ):
+            for x in (a @ b, large.sum(), large.reshape(1024, 1024).sum(0)):
                 results.append(x.numpy().tobytes())
-    assert results[:4] == results[4:8] == results[8:]
+    assert results[:3] == results[3:6] == results[6:]
     assert pool._loaded["pool"] is not None
 
 

@@ -247,17 +247,16 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=["f32", "f64"])
-@pytest.mark.parametrize("opt", [0, 1])
-def test_float_sums_keep_their_order(opt: int, dtype: DType):
-    """To the bit: no schedule and no compiler adds up in another order."""
+def test_float_sums_keep_their_order_without_a_schedule(dtype: DType):
+    """To the bit: no compiler adds up in another order."""
     data = drawn(8, 3, 64, dtype=dtype)
     x = leaf(data)
     views = [make(x) for make, _ in VIEWS.values()]
     roots = [
         u.reduce(Ops.ADD, n) for u, (_, n) in zip(views, VIEWS.values(), strict=True)
     ]
-    copies = run(*(u + 0.0 for u in views), opt=opt)
-    got = run(*roots, opt=opt)
+    copies = run(*(u + 0.0 for u in views), opt=0)
+    got = run(*roots, opt=0)
     for name, copy, total in zip(VIEWS, copies, got, strict=True):
         want = summed(copy, VIEWS[name][1])
         np.testing.assert_array_equal(total, want, err_msg=name)

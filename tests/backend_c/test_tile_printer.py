@@ -117,6 +117,10 @@ def others() -> Iterator[Case]:
     sum_ = read(out, o * 8 + lane) + read(x, at)
     moved = end(o, end(t, end(lane, store(out, t * 8 + lane + 120, sum_))))
     yield sink("moved", before, moved), data
+    # A condition that keeps a read inside its buffer, wherever that is done.
+    short = buf(5, 2, f32)
+    unread = end(t, end(o < 2, store(out, o * 40 + t * 8, read(short, o) + read(x, t))))
+    yield sink("unread", end(o, unread)), {**data, 5: whole(2, f32, 6)}
     flags = buf(4, 200, boolean)
     scaled = end(t, end(lane, store(flags, at, read(x, at) < read(y, o))))
     yield sink("flags", end(o, scaled)), data
@@ -135,6 +139,8 @@ def test_tiles_of_one_form_share_a_function() -> None:
     alike = [tile("a", 6, 2, 8, 9, 2)[0], tile("b", 6, 2, 8, 64, 3, kind="parallel")[0]]
     assert len(functions(alike)) == 1
     assert len(functions([*alike, tile("c", 4, 2, 8, 9, 2)[0]])) == 2
+    # How far apart tiles are may be the same for several pointers.
+    assert len(functions([*alike, tile("d", 6, 2, 8, 6, 2)[0]])) == 1
     # What the function is given: pointers, how far apart tiles are, how many rounds.
     text = source(alike)
     name = functions(alike)[0]
@@ -147,6 +153,16 @@ def test_tiles_of_one_form_share_a_function() -> None:
     assert "f32x8 acc0_0, acc0_1," in body
     assert "acc0_11 = uopc_fma_f32x8(" in body
     assert "#pragma" not in body
+
+
+def test_two_pointers_into_one_buffer_may_meet() -> None:
+    text = source([program for program, _ in others() if program.arg == "moved"])
+    (pointers,) = re.findall(r"void uopc_tile_\w+\((.*?), long", text)
+    assert sorted(pointers.split(", ")) == [
+        "const float* data0",
+        "const float* restrict data1",
+        "float* data2",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def masks() -> Iterator[Case]:
         for name, value in values.items():
             out = buf(9, 24, boolean)
             yield sink(f"mask_{name}_{width}", end(lane, store(out, lane, value))), data
-            for dtype in (f64, u8, i32):
+            for dtype in (f64, u8):
                 a, b = (read(buf(7, 24, dtype), lane + k) for k in (0, 5))
                 body = store(buf(9, 24, dtype), lane, value.where(a, b))
                 more = {**data, 7: numbers(24, dtype, 7)}
@@ -212,6 +212,17 @@ def variables() -> Iterator[Case]:
             finish.append(store(out, n + 1, read(acc, 1) + read(acc, 2)))
             name = f"rows_{dtype}_{width}"
             yield sink(name, *start, end(k, *step), *finish), {0: numbers(5 * n, dtype)}
+    # Vectors that overlap have no variables of their own.
+    lane, acc, out = loop(0, 8, "vector"), local(0, 12, f32), buf(1, 16, f32)
+    x = buf(0, 32, f32)
+    body = [
+        end(lane, store(acc, lane, read(x, lane))),
+        end(lane, store(acc, lane + 4, read(x, lane + 9))),
+        end(
+            lane, store(out, lane, read(acc, lane)), store(out, lane + 8, read(acc, 2))
+        ),
+    ]
+    yield sink("overlapping", *body), {0: numbers(32, f32)}
     yield from flags()
 
 

@@ -89,10 +89,17 @@ def test_matmul(m: int, k: int, n: int, target: Target) -> None:
     assert_same(loops(matmul(array(0, m, k), array(1, k, n))), target)
 
 
+def test_a_right_factor_of_few_rows_stays_where_it_is() -> None:
+    step = assert_same(loops(matmul(array(0, 7, 5), array(1, 5, 32))), AVX2)
+    assert step.right == "in place"
+    (step,) = contraction(loops(matmul(array(0, 25, 99), array(1, 99, 9999))), AVX2)
+    assert step.right == "by columns"
+
+
 def test_transposed_operands_are_packed() -> None:
     a, b = array(0, 5, 7).permute((1, 0)), array(1, 19, 5).permute((1, 0))
     step = assert_same(loops(matmul(a, b)), AVX2)
-    assert not step.direct and not step.across
+    assert step.left and step.right == "by terms"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_what_feeds_it_and_what_follows() -> None:
     a, b = array(0, 7, 3), array(1, 3, 9)
     squares = matmul(a * a + 1.0, (b < 0).where(b, b * 3))
     step = assert_same(loops(squares), AVX512)
-    assert not step.direct
+    assert step.left
     three = (a.reshape((7, 1, 3)).expand((7, 9, 3)) * 2.0) * b.permute((1, 0)).reshape(
         (1, 9, 3)
     ).expand((7, 9, 3))
@@ -186,7 +193,7 @@ def convolution(batch: int, channels: int, height: int, width: int, rows: int) -
 )  # fmt: skip
 def test_convolution(sizes: tuple[int, ...], target: Target) -> None:
     step = assert_same(convolution(*sizes), target)
-    assert step.window == (sizes[3] > 5)
+    assert (step.right == "whole") == (sizes[3] > 5)
 
 
 def test_a_window_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +201,7 @@ def test_a_window_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WINDOW_BYTES", 2 * 6 * 10 * 4)
     monkeypatch.setattr(module, "FEW", 1)
     step = assert_same(convolution(1, 4, 4, 8, 2), AVX2)
-    assert step.window and step.blocks.depth == 18
+    assert step.right == "whole" and step.blocks.depth == 18
 
 
 @pytest.mark.parametrize(
@@ -244,7 +251,7 @@ def test_small_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_schedule_prints() -> None:
-    step = Contract(Blocks(6, 2, 8, 256, 40, 16), 1, True, True, False, True, True)
+    step = Contract(Blocks(6, 2, 8, 256, 40, 16), 1, False, "by columns", True, True)
     assert str(step) == "contract(tile 6x16, block 240x256x256, left in place)"
     with pytest.raises(ValueError, match="no contraction"):
         step.apply(loops(array(0, 8) + 1.0))

@@ -60,9 +60,11 @@ def uopc_doctor() -> list[tuple[str, str]]:
     folder, problem = chosen_folder()
     if problem:
         rows.append(("problem", f"compiled code cannot be kept in {folder}: {problem}"))
+    else:  # the compiler's answer is kept there
+        width = current_target().vector_bytes * 8
+        rows.append(("vector width", f"{width} bits"))
     return [
         *rows,
-        ("vector width", f"{current_target().vector_bytes * 8} bits"),
         ("threads", str(threads())),
         ("cache folder", f"{folder}{', unusable' if problem else ''}"),
     ]
@@ -83,10 +85,12 @@ def _trial(compiler: Compiler) -> str | None:
 
 @hookimpl
 def uopc_register_commands(cli: Any) -> None:
-    """The commands ``uopc compile`` and ``uopc cache``."""
+    """The commands ``uopc compile``, ``uopc cache`` and ``uopc ulp``."""
     cli.add("compile", "print a graph as C", _configure, _run)
     help = "show or clear what was compiled before"
     cli.add("cache", help, _configure_cache, _run_cache)
+    help = "measure how exact the C backend's functions on vectors are"
+    cli.add("ulp", help, _configure_ulp, _run_ulp)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -112,3 +116,15 @@ def _run_cache(args: argparse.Namespace) -> int:
     from uopc.backend_c.cache_command import run_cache
 
     return run_cache(args)
+
+
+def _configure_ulp(parser: argparse.ArgumentParser) -> None:
+    from uopc.backend_c.vector_math.command import configure
+
+    configure(parser)
+
+
+def _run_ulp(args: argparse.Namespace) -> int:
+    from uopc.backend_c.vector_math.command import run_ulp
+
+    return run_ulp(args)

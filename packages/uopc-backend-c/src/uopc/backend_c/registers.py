@@ -14,6 +14,9 @@ from uopc.backend_c.lanes import Lanes
 from uopc.simplify import Bounds
 from uopc.uop import Ops, UOp, toposort
 
+# No machine has so many registers; what is in memory anyway is an array.
+MAX_VARIABLES = 128
+
 
 class Register(NamedTuple):
     """One variable: ``lanes`` elements of a buffer from ``start`` on; 0: a scalar."""
@@ -120,6 +123,8 @@ def _variables(buf: UOp, pieces: list[tuple[int, int]]) -> dict[int, Register]:
     found: dict[int, Register] = {}
     name = f"acc{buf.arg.slot}"
     vectors = sorted(p for p in pieces if p[1])
+    if len(pieces) > MAX_VARIABLES:
+        return {}
     if buf.arg.size == 1 and not vectors:
         return {0: Register(name, 0, 0)}
     for n, (start, lanes) in enumerate(vectors):

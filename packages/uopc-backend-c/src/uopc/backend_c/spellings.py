@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 from uopc.backend_c.half import HALF_CASTS
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.types import INLINE, c_literal
+from uopc.backend_c.types import C_TYPES, INLINE, between, c_literal
 from uopc.backend_c.vector_math import VECTOR_MATH
 from uopc.backend_c.vector_math.fma import FMA
-from uopc.dtype import DType
+from uopc.dtype import DTYPES, DType
 from uopc.simplify import Bounds
 from uopc.uop import Literal, OpDef, Ops, UOp
 
@@ -138,8 +138,39 @@ def _cast(u: UOp, bounds: Bounds) -> Spelling:
         return HALF_CASTS[source.name, u.dtype.name]
     if source.is_float and u.dtype.is_int:
         return _saturating(source, u.dtype)
-    value = "-{0}" if source.kind == "bool" else "{0}"
-    return Spelling("(({t}){0})", vector=f"__builtin_convertvector({value}, {{t}})")
+    value, path = "{0}", _path(source, u.dtype)
+    if source.kind == "bool":
+        value, path = "-{0}", []  # as wide as the result already
+    vector = _converted(_converted(value, *path), "")
+    return Spelling("(({t}){0})", (), vector, tuple(map(_typedef, path)))
+
+
+def _path(source: DType, target: DType) -> list[str]:
+    """Types of vectors between two: gcc converts to half or twice the width at once.
+
+    Others it converts one by one.
+    """
+    kind, a = source.name[0], source.bits
+    path: list[str] = []
+    if source.is_float and target.bits < 32:
+        kind, a = "i", 32
+        path.append("i32")
+    b = 32 if target.is_float and a < 32 else target.bits
+    path += [f"{kind}{bits}" for bits in between(a, b)]
+    return [*path, "i32"] if target.is_float and a < 32 else path
+
+
+def _converted(text: str, *path: str) -> str:
+    """Conversions of a vector, one after the other; "" stands for the result."""
+    for name in path:
+        text = f"__builtin_convertvector({text}, {f'{name}x{{w}}' if name else '{t}'})"
+    return text
+
+
+def _typedef(name: str) -> str:
+    size = DTYPES[name].itemsize
+    attribute = f"__attribute__((vector_size({size}*{{w}})))"
+    return f"typedef {C_TYPES[name]} {name}x{{w}} {attribute};\n"
 
 
 def _saturating(source: DType, target: DType) -> Spelling:
@@ -154,20 +185,26 @@ def _saturating(source: DType, target: DType) -> Spelling:
     bottom = c_literal(Literal.of(target.min, target))
     name = f"uopc_{source.name}_to_{target.name}"
     f = "f" if source.bits == 32 else ""
+    path = _path(source, target)
+    masks = [f"i{bits}" for bits in between(source.bits, target.bits)]
+    over, under = (_converted(m, *masks, "") for m in ("over", "under"))
     return Spelling(
         f"{name}({{0}})",
         f"static inline {{t}} {name}({{s}} x) {{{{\n"
         f"  return x != x || __builtin_fabs{f}(x) < 1 ? 0 : x >= {high} ? {top}"
         f" : x <= {low} ? {bottom} : ({{t}})x;\n}}}}\n",
         f"{name}_x{{w}}({{0}})",
-        f"{INLINE}{{t}} {name}_x{{w}}({{s}} x) {{{{\n"
-        f"  {{sm}} over = ({{sm}})(x >= {high}), under = ({{sm}})(x <= {low});\n"
-        f"  {{sm}} inside = ({{sm}})((x >= 1.0{f}) | (x <= -1.0{f}));\n"
-        "  inside &= ~over & ~under;\n"
-        "  {s} some = ({s})(({sm})x & inside);\n"
-        f"  {{t}} high = ({{t}})__builtin_convertvector(over, {{m}}) & {top};\n"
-        f"  {{t}} low = ({{t}})__builtin_convertvector(under, {{m}}) & {bottom};\n"
-        "  return __builtin_convertvector(some, {t}) | high | low;\n}}\n",
+        (
+            *map(_typedef, [*path, *masks]),
+            f"{INLINE}{{t}} {name}_x{{w}}({{s}} x) {{{{\n"
+            f"  {{sm}} over = ({{sm}})(x >= {high}), under = ({{sm}})(x <= {low});\n"
+            f"  {{sm}} inside = ({{sm}})((x >= 1.0{f}) | (x <= -1.0{f}));\n"
+            "  inside &= ~over & ~under;\n"
+            "  {s} some = ({s})(({sm})x & inside);\n"
+            f"  {{t}} high = {over} & {top};\n"
+            f"  {{t}} low = {under} & {bottom};\n"
+            f"  return {_converted('some', *path, '')} | high | low;\n}}}}\n",
+        ),
     )
 
 

@@ -191,7 +191,7 @@ def _over_lanes(body: Iterable[UOp]) -> bool:
     One over vectors is nothing that the compiler could vectorise either.
     """
     body = list(body)
-    if any(s.op is Ops.END and is_lane(s.src[0]) for s in body):
+    if any(is_lane(u) for u in toposort(body)):
         return True
     return any(
         u.op is Ops.BUFFER and u.arg.space == "local" and u.arg.size > 1

@@ -73,11 +73,12 @@ class _Outliner:
     private: set[UOp]
     bounds: Bounds
     loops: dict[UOp, UOp] = field(default_factory=dict)
-    numbers: dict[UOp, UOp] = field(default_factory=dict)
+    numbers: dict[object, tuple[UOp, UOp]] = field(default_factory=dict)
     pointers: dict[object, Pointer] = field(default_factory=dict)
     firsts: dict[object, int] = field(default_factory=dict)
     new: dict[UOp, UOp] = field(default_factory=dict)
     inner: dict[UOp, bool] = field(default_factory=dict)
+    conditional: bool = False
 
     def run(self) -> Outline:
         for loop in _opened(self.end):
@@ -86,6 +87,8 @@ class _Outliner:
             arg = (len(self.loops), extent, i64, kind)
             self.loops[loop] = UOp(Ops.RANGE, (), arg)
         self.written = {u.src[0] for u in toposort([self.end]) if u.op is Ops.STORE}
+        ends = (u for u in toposort([self.end]) if u.op is Ops.END)
+        self.conditional = any(u.src[0].op is not Ops.RANGE for u in ends)
         order = [u for u in toposort([self.end], self._needed) if self._is_inner(u)]
         for u in order:
             if u.op in (Ops.INDEX, Ops.STORE):
@@ -93,11 +96,12 @@ class _Outliner:
         for u in order:
             self.new[u] = self._rewritten(u)
         counted = [r for r in self.loops.values() if not is_lane(r)]
-        facts = [(p, self.bounds(u)) for u, p in self.numbers.items() if _counts(u)]
+        numbers = dict(self.numbers.values())
+        facts = [(p, self.bounds(u)) for p, u in numbers.items() if _counts(u)]
         return Outline(
             self.new[self.end],
             list(self.pointers.values()),
-            {p: u for u, p in self.numbers.items()},
+            numbers,
             counted,
             tuple(facts),
         )
@@ -116,6 +120,8 @@ class _Outliner:
         if u not in self.inner:
             for v in toposort([u], lambda n: () if n in self.inner else n.src):
                 own = v in self.loops or v in self.written or v in self.private
+                # What a condition keeps from being read must not be read before.
+                own |= v.op is Ops.INDEX and self.conditional
                 effect = v.op in (Ops.STORE, Ops.END)
                 self.inner[v] = own or effect or any(self.inner[s] for s in v.src)
         return self.inner[u]
@@ -139,13 +145,13 @@ class _Outliner:
             return self.new[u]
         if u.op is Ops.CONST:
             return u
-        return self._number(u)
+        return self._number(u, u)
 
-    def _number(self, u: UOp) -> UOp:
-        """The parameter for a scalar."""
-        if u not in self.numbers:
-            self.numbers[u] = UOp.param(len(self.numbers), u.dtype)
-        return self.numbers[u]
+    def _number(self, key: object, u: UOp) -> UOp:
+        """The parameter for a scalar; there is one for each key."""
+        if key not in self.numbers:
+            self.numbers[key] = UOp.param(len(self.numbers), u.dtype), u
+        return self.numbers[key][0]
 
     # -- accesses -------------------------------------------------------------
 
@@ -171,7 +177,8 @@ class _Outliner:
         for t, k in inside.items():
             # How far apart tiles are has nothing to do with what they do.
             step = UOp.const(k, i64)
-            stride = self._number(step) if t is self.end.src[0] else step
+            outermost = t is self.end.src[0]
+            stride = self._number((key, k), step) if outermost else step
             terms.append((self._term(t), stride))
         if buf in self.private:
             for t, k in outside.items():

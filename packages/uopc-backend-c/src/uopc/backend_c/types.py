@@ -52,3 +52,10 @@ def c_literal(literal: Literal) -> str:
     if math.isnan(value):
         return f'__builtin_nan{suffix}("")'
     return str(dtype.numpy.type(value) if suffix else np.float64(value)) + suffix
+
+
+def between(a: int, b: int) -> list[int]:
+    """The powers of two between two others, in the order from ``a`` to ``b``."""
+    least, most = min(a, b), max(a, b)
+    sizes = [least << k for k in range(1, (most // least).bit_length() - 1)]
+    return sizes if a < b else sizes[::-1]

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from uopc.backend_c.lanes import Affine, Lanes
 from uopc.backend_c.scalars import MAX_DEPTH, PAD, Names, ScalarPrinter, variable
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.types import INLINE, c_type
+from uopc.backend_c.types import INLINE, between, c_type
 from uopc.backend_c.vector_types import (
     MASKS,
     UNSIGNED,
     VectorTypes,
     lanes_held,
 )
-from uopc.dtype import DType, i8
+from uopc.dtype import i8
 from uopc.uop import Ops, UOp, toposort
 
 Uses = Mapping[UOp, int]
@@ -117,7 +117,7 @@ class VectorExpressions:
                 depth[u] = 0
                 continue
             if u.op is Ops.INDEX:
-                texts[u], kind = self._read(u, texts, names, uses, pad)
+                texts[u], kind = self._read(u, names, uses, pad)
             else:
                 texts[u] = self._text(u, texts)
                 shared = u.src and (uses.get(u, 0) > 1 or depth[u] > MAX_DEPTH)
@@ -131,17 +131,8 @@ class VectorExpressions:
         return texts
 
     def _operands(self, u: UOp) -> tuple[UOp, ...]:
-        """What is printed before ``u`` is."""
-        if not self.lanes.varies(u):
-            return ()
-        if u.op is not Ops.INDEX:
-            return u.src
-        gathers = self.lanes.affine(u.src[1]) is None and not self._partial(u)
-        return u.src[1:2] if gathers else ()
-
-    def _partial(self, u: UOp) -> bool:
-        """Whether a read has a gate that differs from lane to lane."""
-        return len(u.src) == 3 and self.lanes.varies(u.src[2])
+        """What is printed before ``u`` is; a read sees to its index itself."""
+        return () if u.op is Ops.INDEX or not self.lanes.varies(u) else u.src
 
     def _text(self, u: UOp, texts: Names) -> str:
         if u is self.lanes.loop:
@@ -150,22 +141,20 @@ class VectorExpressions:
         spelling = self.scalars.spelling(u)
         if not spelling.vector:
             return self._lane_by_lane(u, texts)
-        bits = self._operand_bits(u)
-        operands = [self._operand(s, texts[s], bits) for s in u.src]
+        operands = [self._operand(s, texts[s], self.bits(u)) for s in u.src]
         return self._filled_in(u, spelling, operands)
 
     def _filled_in(self, u: UOp, spelling: Spelling, operands: list[str]) -> str:
-        first = u.src[0]
-        boolean = first.dtype.kind == "bool"
-        source = self._operand_bits(u) if boolean else first.dtype.bits
-        own = self.bits(u)
+        first, own = u.src[0].dtype, self.bits(u)
+        source = own if first.kind == "bool" else first.bits  # masks are all alike
+        first = MASKS[source] if first.kind == "bool" else first
         fields = {
             "t": self.type(u),
-            "s": self._named_type(first.dtype, source),
-            "m": self._named_type(MASKS[own]),
-            "u": self._named_type(UNSIGNED[own]),
-            "sm": self._named_type(MASKS[source]),
-            "su": self._named_type(UNSIGNED[source]),
+            "s": self.types.name(first, self.width),
+            "m": self.types.name(MASKS[own], self.width),
+            "u": self.types.name(UNSIGNED[own], self.width),
+            "sm": self.types.name(MASKS[source], self.width),
+            "su": self.types.name(UNSIGNED[source], self.width),
             "n": u.dtype.name,
             "e": u.dtype.name,
             "w": self.width,
@@ -175,24 +164,18 @@ class VectorExpressions:
             u, spelling.vector, spelling.vector_helpers, operands, fields
         )
 
-    def _named_type(self, dtype: DType, bits: int = 0) -> str:
-        dtype = MASKS[bits] if dtype.kind == "bool" else dtype
-        return self.types.name(dtype, self.width)
-
-    def _operand_bits(self, u: UOp) -> int:
-        """How wide the masks are that ``u`` takes."""
-        return self.bits(u)
-
     def _operand(self, s: UOp, text: str, bits: int) -> str:
         """A source as a vector; if it is a bool, as a mask of ``bits``."""
         boolean = s.dtype.kind == "bool"
         if not self.lanes.varies(s):
             dtype, value = (MASKS[bits], f"-{text}") if boolean else (s.dtype, text)
             return self.types.splat(dtype, self.width, value)
-        if boolean and self.bits(s) != bits:
-            return (
-                f"__builtin_convertvector({text}, {self.types.mask(bits, self.width)})"
-            )
+        own = self.bits(s)
+        if boolean and own != bits:
+            # gcc widens masks at once, but narrows only to half the width.
+            for size in (*(between(own, bits) if own > bits else ()), bits):
+                mask = self.types.mask(size, self.width)
+                text = f"__builtin_convertvector({text}, {mask})"
         return text
 
     def _lane_by_lane(self, u: UOp, texts: Names) -> str:
@@ -226,21 +209,19 @@ class VectorExpressions:
 
     # -- reads ----------------------------------------------------------------
 
-    def _read(
-        self, u: UOp, texts: Names, names: Names, uses: Uses, pad: str
-    ) -> tuple[str, str]:
+    def _read(self, u: UOp, names: Names, uses: Uses, pad: str) -> tuple[str, str]:
         """The text of a read, and what kind of name it needs."""
         buf, index, *gate = u.src
         place = self.scalars.registers.place(buf, index)
         if place is not None and place.lane is None and place.register.lanes:
             return place.register.name, ""  # it may be read as long as it is unchanged
-        if self._partial(u):
+        if gate and self.lanes.varies(gate[0]):
             return self._partly(u, names, uses, pad), ""
         found = self.lanes.affine(index)
         if found is not None:
             text = self._affine(u, found, names, uses, pad)
         else:
-            at = self._own_name(index, texts, names, pad)
+            at = self.named(index, names, uses, pad)
             text = self._each(u, [f"{at}[{i}]" for i in range(self.count)])
         if gate:
             condition = self.scalar(gate[0], names, uses, pad)
@@ -248,14 +229,8 @@ class VectorExpressions:
             text = f"({condition}?({t}){text}:({t}){{0}})"
         return text, "val"
 
-    def _own_name(self, u: UOp, texts: Names, names: Names, pad: str) -> str:
-        if not texts[u].isidentifier():
-            name = self.scalars.name("alu")
-            self.scalars.lines.append(f"{pad}{self.type(u)} {name} = {texts[u]};")
-            texts[u] = names[u] = name
-        return texts[u]
-
     def _affine(self, u: UOp, found: Affine, names: Names, uses: Uses, pad: str) -> str:
+        """A vector of elements that are equally far apart."""
         if found.step == 1:
             boolean = u.dtype.kind == "bool"
             dtype = i8 if boolean else u.dtype
@@ -295,6 +270,7 @@ class VectorExpressions:
         return name
 
     def _operand_of_place(self, u: UOp, base: str) -> str:
+        """One element in all lanes."""
         place = self.scalars.place(u.src[0], u.src[1], base)
         if u.dtype.kind == "bool":
             return self.types.splat(i8, self.width, f"-{place}")
@@ -316,9 +292,7 @@ class VectorExpressions:
         t, c = self.type(u), c_type(u.dtype)
         sign = "-" if u.dtype.kind == "bool" else ""
         name = f"uopc_masked{self.count}_{t}_by_{self.type(gate)}"
-        name += "_at" if found is None else ""
-        if found is None:
-            name += f"_{self.type(index)}"
+        name += f"_at_{self.type(index)}" if found is None else ""
         self.scalars.helpers[
             f"{INLINE}{t} {name}(const {c}* p, {parameters}, {self.type(gate)} mask)"
             f" {{\n  {t} r = {{0}};\n"

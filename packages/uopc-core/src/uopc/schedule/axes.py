@@ -168,8 +168,10 @@ class Vectorize:
             if r.arg.number != self.number:
                 return None
             lanes = loop(self.number, r.arg.extent, r.dtype, kind)
-            body = within(body, r, lanes)
-            return split(lanes, body, self.lanes, self.inner)
+            parts = split(lanes, within(body, r, lanes), self.lanes, self.inner)
+            if r.arg.extent % self.lanes == 1:  # that one is no vector
+                parts[-1:] = within(body, r, UOp.const(r.arg.extent - 1, r.dtype))
+            return parts
 
         return rewritten(sink, change)
 

@@ -40,7 +40,9 @@ def elementwise(m: Model) -> list[Step]:
 
 
 def _written(m: Model) -> int:
+    """Bytes that are written without having been read."""
     buffers = {m.accesses[i].src[0] for i in m.stored}
+    buffers -= {m.accesses[i].src[0] for i in m.read}
     return sum(b.arg.size * b.dtype.itemsize for b in buffers)
 
 

@@ -22,6 +22,7 @@ from uopc.schedule.contraction_blocks import (
 from uopc.schedule.contraction_build import Builder, Layout
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
 from uopc.schedule.contraction_reads import PADDING, extent, lane_loops, moves
+from uopc.schedule.contraction_right import RightKind
 from uopc.schedule.contraction_window import Window, find_window
 from uopc.schedule.nest import fresh_number, output_loops
 from uopc.schedule.step import Simplify, Step
@@ -37,6 +38,14 @@ WASTE = 3
 VECTOR_COST = 0.3
 DIRECT_COST = 0.25
 COPY_COST = 0.4
+
+FEW_ROWS = 24
+"""So few use an element of the right factor too seldom for packing it."""
+FEW_TERMS = 16
+"""Of so many at a time, all columns are read one after the other."""
+CLOSE = 1024
+FETCH_COST = 0.05
+TYPICAL_ROWS = 6
 
 WINDOW_BYTES = 128 << 10
 """Of what is copied whole; more is packed instead,"""
@@ -55,25 +64,23 @@ class Contract:
     Attributes:
         blocks: the sizes.
         joined: how many of the innermost loops over columns share vectors.
-        direct: whether the left factor is read where it is.
-        across: whether neighbouring columns are packed as vectors.
-        window: whether the right factor is copied whole, with its border.
+        left: whether the left factor is packed, or else read where it is.
+        right: how the right factor is packed, or not.
         fma: whether a product is added with one rounding.
         parallel: whether the rounds may run at once.
     """
 
     blocks: Blocks
     joined: int
-    direct: bool
-    across: bool
-    window: bool
+    left: bool
+    right: RightKind
     fma: bool
     parallel: bool
 
     def __str__(self) -> str:
         b = self.blocks
-        where = ", left in place" if self.direct else ""
-        where += ", right whole" if self.window else ""
+        where = "" if self.left else ", left in place"
+        where += "" if self.right.startswith("by") else f", right {self.right}"
         return (
             f"contract(tile {b.rows}x{b.vectors * b.lanes}, "
             f"block {b.high * b.rows}x{b.wide * b.vectors * b.lanes}x{b.depth}{where})"
@@ -84,11 +91,11 @@ class Contract:
         found = find_contraction(sink)
         if found is None:
             raise ValueError(f"{sink.arg} is no contraction")
-        window = find_window(found) if self.window else None
+        window = find_window(found) if self.right == "whole" else None
         if window is not None:
             found = _by_window(found, window)
         layout = Layout(found, self.blocks, self.joined)
-        make = Builder(sink, layout, window, self.direct, self.across, self.fma)
+        make = Builder(sink, layout, self.right, window, not self.left, self.fma)
         kind = "parallel" if self.parallel else "serial"
         return UOp(Ops.SINK, tuple(make.statements(kind)), sink.arg)
 
@@ -157,11 +164,12 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
         extent(c.columns[:-1]) * along,
         tuple(r.arg.extent for r in c.reduced),
         DIRECT_COST if direct else SINGLE_COST,
-        0.0,
+        FETCH_COST,
         depth,
-        window.area * free * COPY_COST + 1,
+        window.area * free * COPY_COST,
+        panels=False,
     )
-    return _step(c, size, 1, direct, True, True, target)
+    return _step(c, size, 1, direct, "whole", target)
 
 
 def _packed(c: Contraction, target: Target) -> Step | None:
@@ -173,19 +181,47 @@ def _packed(c: Contraction, target: Target) -> Step | None:
     across = joined == 1 and moves(c.right, c.columns[-1]) in (0, 1)
     direct = _direct(c)
     reduced = tuple(r.arg.extent for r in c.reduced)
+    right: RightKind = "by columns" if across else "by terms"
+    block, cost = block_depth(reduced), VECTOR_COST if across else SINGLE_COST
+    if across and inner % lanes == 0 and _stays(c, target):
+        right, cost = "in place", FETCH_COST * ceil(extent(c.rows), TYPICAL_ROWS)
+        if _bytes_of_right(c) > target.l2:
+            block = min(block, FEW_TERMS)
     size = Size(
         extent(c.batch),
         extent(c.rows),
         extent(c.columns) // inner * ceil(inner, lanes),
         reduced,
         DIRECT_COST if direct else SINGLE_COST,
-        VECTOR_COST if across else SINGLE_COST,
-        block_depth(reduced),
+        cost,
+        block,
+        panels=right != "in place",
     )
-    step = _step(c, size, joined, direct, across, False, target)
+    step = _step(c, size, joined, direct, right, target)
     b = step.blocks
     padded = size.vectors * lanes * ceil(size.rows, b.rows) * b.rows
     return step if padded <= WASTE * size.rows * extent(c.columns) else None
+
+
+def _stays(c: Contraction, target: Target) -> bool:
+    """Whether tiles read the right factor where it is, of which vectors can be read.
+
+    It is too seldom used for packing, or near enough anyway. But terms that are a
+    power of two apart drive each other out of the caches.
+    """
+    plain = c.right.op is Ops.INDEX and len(c.right.src) == 2
+    if not plain or c.right.dtype is not c.accumulator.dtype:
+        return False
+    if extent(c.rows) <= FEW_ROWS:
+        return True
+    step = moves(c.right, c.reduced[-1])
+    apart = step is not None and step * c.right.dtype.itemsize % CLOSE != 0
+    near = _bytes_of_right(c)
+    return near <= target.l1 // 2 or (apart and near <= target.l2)
+
+
+def _bytes_of_right(c: Contraction) -> int:
+    return extent((*c.columns, *c.reduced)) * c.right.dtype.itemsize
 
 
 def _direct(c: Contraction) -> bool:
@@ -200,12 +236,11 @@ def _step(
     size: Size,
     joined: int,
     direct: bool,
-    across: bool,
-    window: bool,
+    right: RightKind,
     target: Target,
 ) -> Contract:
     blocks, cycles = choose_blocks(size, c.accumulator.dtype, target)
     rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
     rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
     parallel = rounds > 1 and cycles >= PAYS_CYCLES
-    return Contract(blocks, joined, direct, across, window, target.fma, parallel)
+    return Contract(blocks, joined, not direct, right, target.fma, parallel)

@@ -10,7 +10,8 @@ from uopc.dtype import DType
 from uopc.schedule.target import Target
 
 PANEL_BYTES = 256 << 10
-"""At most so much of the right factor is packed at a time, and of the sums kept."""
+"""At most so much of the right factor is packed at a time, and of the sums kept; and
+no more than a good quarter of the second cache, where both are to stay."""
 MAX_DEPTH = 320
 """At most so many terms are added up between loading and storing a tile."""
 ROUND_CYCLES = 3000  # what starting a round takes
@@ -35,6 +36,7 @@ class Size:
         right: cycles to pack, or fetch, an element of the right factor.
         window: cycles to copy the right factor as a whole, for each block.
         block: terms of a block.
+        panels: whether the right factor is packed.
     """
 
     batch: int
@@ -45,6 +47,7 @@ class Size:
     right: float
     block: int
     window: float = 0
+    panels: bool = True
 
     @property
     def depth(self) -> int:
@@ -76,12 +79,13 @@ class Blocks:
 def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, float]:
     """The division that the estimate likes best, and that estimate in cycles."""
     lanes = target.lanes(dtype)
+    most = min(PANEL_BYTES, target.l2 * 5 // 16)
     found: list[tuple[float, Blocks]] = []
     for rows, vectors in _tiles(size, target.registers):
         tiles = ceil(size.rows, rows), ceil(size.vectors, vectors)
         for high, wide in _shapes(*tiles):
             blocks = Blocks(rows, vectors, lanes, size.block, high, wide)
-            if _fits(size, blocks, dtype.itemsize):
+            if _fits(size, blocks, dtype.itemsize, most):
                 found.append((_cycles(size, blocks), blocks))
     cycles, best = min(found, key=lambda f: f[0])
     return best, cycles
@@ -135,13 +139,13 @@ def _parts(most: int) -> Iterator[int]:
     yield most
 
 
-def _fits(size: Size, b: Blocks, itemsize: int) -> bool:
+def _fits(size: Size, b: Blocks, itemsize: int, most: int) -> bool:
     wide = b.wide * b.vectors * b.lanes * itemsize
     smallest = b.wide == 1
-    if not size.window and wide * b.depth > PANEL_BYTES and not smallest:
+    if size.panels and wide * b.depth > most and not smallest:
         return False
     high = b.high if b.depth < size.depth else 1
-    return wide * high * b.rows <= PANEL_BYTES
+    return wide * high * b.rows <= most
 
 
 def _cycles(size: Size, b: Blocks) -> float:

@@ -8,7 +8,7 @@ from uopc.dtype import DType
 from uopc.schedule.contraction_blocks import Blocks, ceil
 from uopc.schedule.contraction_pattern import Contraction
 from uopc.schedule.contraction_reads import extent, positions, put
-from uopc.schedule.contraction_right import Copied, Packed, Right
+from uopc.schedule.contraction_right import Right, RightKind, right_factor
 from uopc.schedule.contraction_window import Window
 from uopc.schedule.nest import end, fresh_number, fresh_slot, loop, nested, read, store
 from uopc.uop import Ops, UOp, substitute
@@ -87,6 +87,14 @@ class Layout:
             return found, None
         return found, conditions[0] & conditions[-1]
 
+    def existing_column(self, vector: UOp, lane: UOp) -> dict[UOp, UOp]:
+        """The loops over columns; of a vector too many, those of the last one."""
+        if self.across * self.b.wide * self.b.vectors > self.vectors:
+            vector = (vector < self.vectors).where(vector, self.const(self.vectors - 1))
+        place = vector % self.along if self.outer else vector
+        outer = positions(vector // self.along, self.outer)
+        return {**outer, **positions(place * self.b.lanes + lane, self.inner)}
+
 
 class Builder:
     """Makes the statements. Names of loop variables: see `Blocks`."""
@@ -95,9 +103,9 @@ class Builder:
         self,
         sink: UOp,
         layout: Layout,
+        right: RightKind,
         window: Window | None,
         direct: bool,
-        across: bool,
         fma: bool,
     ) -> None:
         self.at, self.b, self.c = layout, layout.b, layout.c
@@ -105,7 +113,7 @@ class Builder:
         self.numbers = fresh_number(sink)
         b, at = self.b, layout
         self.lane = self.loop(b.lanes, "vector")
-        self.right: Right = Copied(self, window) if window else Packed(self, across)
+        self.right: Right = right_factor(self, right, window)
         slot, dtype = fresh_slot(sink), self.c.accumulator.dtype
         sizes = (
             b.rows * at.width,
@@ -273,7 +281,7 @@ class Builder:
             if self.direct
             else read(self.left, self.at.number(k, self.b.rows, i))
         )
-        right = read(self.right_buffer, self.right.vector(panel, v, k, where))
+        right = self.right.vector(panel, v, k, where)
         if self.fma:
             return UOp(Ops.FMA, (left, right, acc))
         return acc + left * right

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from uopc.schedule.contraction_reads import extent, positions, put
+from uopc.schedule.contraction_reads import extent, put
 from uopc.schedule.contraction_window import Coordinate, Window
-from uopc.schedule.nest import end, nested, store
+from uopc.schedule.nest import end, nested, read, store
 from uopc.uop import UOp
 
 if TYPE_CHECKING:
     from uopc.schedule.contraction_build import Builder
 
 Where = dict[UOp, UOp]
+RightKind = Literal["by columns", "by terms", "whole", "in place"]
+"""Packed, with neighbouring columns or terms one after the other; or not packed."""
 UNROLLED = 4
 """An innermost loop of a tile that has no more rounds is written out."""
 
@@ -34,7 +36,7 @@ class Right(Protocol):
         """Loops over the terms; each one's number and place, in one round of these."""
 
     def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
-        """Where vector ``v`` of a panel is, for a term."""
+        """The lanes of vector ``v`` of a panel, for a term."""
 
 
 class Packed:
@@ -60,6 +62,8 @@ class Packed:
         place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
         value = make.factor(make.c.right, {**columns, **where}, exists)
         element = store(make.right_buffer, place, value)
+        if self.across and not at.outer:  # rows of memory, from one end to the other
+            return nested([*loops, panel, v], [end(lane, element)])
         if self.across:
             return nested([panel, v, *loops], [end(lane, element)])
         return nested([panel, v, lane, *loops], [element])
@@ -71,10 +75,36 @@ class Packed:
 
     def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
         """See `Right`."""
-        b = self.make.b
-        return self.make.at.number(
-            panel, b.depth, k, b.vectors, v, b.lanes, self.make.lane
+        make, b = self.make, self.make.b
+        place = make.at.number(panel, b.depth, k, b.vectors, v, b.lanes, make.lane)
+        return read(make.right_buffer, place)
+
+
+class InPlace:
+    """In its own memory, of which whole vectors are read."""
+
+    apart = True
+    size = 1  # not used
+
+    def __init__(self, make: Builder) -> None:
+        self.make = make
+
+    def fill(self, depth: int) -> list[UOp]:
+        """See `Right`."""
+        return []
+
+    def terms(self, depth: int) -> tuple[list[UOp], list[tuple[UOp, Where]]]:
+        """See `Right`."""
+        loops, k, where = self.make.terms(depth, True)
+        return loops, [(k, where)]
+
+    def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
+        """See `Right`."""
+        make, b = self.make, self.make.b
+        columns = make.at.existing_column(
+            (make.first + panel) * b.vectors + v, make.lane
         )
+        return make.factor(make.c.right, {**columns, **where}, None)
 
 
 class Copied:
@@ -169,14 +199,11 @@ class Copied:
         return loops[:-1], steps
 
     def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:
-        """See `Right`. Where there is no such vector, it is the last one."""
-        make, at, b = self.make, self.make.at, self.make.b
-        vector = (make.first + panel) * b.vectors + v
-        if at.across * b.wide * b.vectors > at.vectors:
-            vector = (vector < at.vectors).where(vector, at.const(at.vectors - 1))
-        columns = positions(vector // at.along, at.outer)
-        place = vector % at.along if at.outer else vector
-        columns[make.c.columns[-1]] = place * b.lanes + make.lane
+        """See `Right`."""
+        make, b = self.make, self.make.b
+        columns = make.at.existing_column(
+            (make.first + panel) * b.vectors + v, make.lane
+        )
         digits = []
         for c in self.window.coordinates:
             digit = columns[c.loop] - c.low
@@ -188,4 +215,11 @@ class Copied:
         inner = make.c.reduced[cut:]
         free = [where[t] for t in inner if t in self.window.free]
         outer = [k // extent(inner)] if cut else []
-        return self._place([*outer, *free], digits)
+        return read(make.right_buffer, self._place([*outer, *free], digits))
+
+
+def right_factor(make: Builder, kind: RightKind, window: Window | None) -> Right:
+    """What fills it and reads it. ``window`` belongs to "whole"."""
+    if kind == "whole" and window is not None:
+        return Copied(make, window)
+    return InPlace(make) if kind == "in place" else Packed(make, kind == "by columns")

@@ -75,14 +75,14 @@ class Window:
 
 def find_window(c: Contraction) -> Window | None:
     """How the right factor can be copied; None if that is not worth it."""
-    if c.right.op is not Ops.INDEX or len(c.right.src) != 3:
+    if c.right.op is not Ops.INDEX:
         return None
     if c.right.dtype is not c.accumulator.dtype:
         return None
-    _, at, gate = c.right.src
+    _, at, *gates = c.right.src
     bounds = Bounds()
     where = decompose(at, bounds)[0]
-    limits = [_limit(cond, bounds) for cond in conjuncts(gate)]
+    limits = [_limit(cond, bounds) for gate in gates for cond in conjuncts(gate)]
     forms = [where, *(form for form, _ in limits)]
     loops = {*c.batch, *c.columns, *c.reduced}
     if any(u not in loops for form in forms for u in form):
@@ -146,5 +146,6 @@ def _ratio(t: UOp, r: UOp, forms: Sequence[Form]) -> Iterator[int]:
             ratios.add(of_t // of_r)
         elif of_r or of_t:
             return
-    if len(ratios) == 1 and (a := ratios.pop()):
+    # Else they would share nothing: rounds of ``t`` move past all of ``r``.
+    if len(ratios) == 1 and 0 < abs(a := ratios.pop()) < r.arg.extent:
         yield a

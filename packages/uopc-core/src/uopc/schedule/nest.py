@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from uopc.dtype import DType
 from uopc.simplify import Bounds
 from uopc.simplify.linear import decompose
-from uopc.uop import OpDef, Ops, UOp, substitute, toposort
+from uopc.uop import OpDef, Ops, UOp, lazy, substitute, toposort
 
 Statements = tuple[UOp, ...]
 
@@ -130,7 +129,7 @@ class Addresses:
         self.nodes = toposort(statements)
         self.bounds = Bounds()
 
-    @cached_property
+    @lazy
     def ranges(self) -> dict[UOp, frozenset[UOp]]:
         """By node, the loops whose variables it depends on."""
         found: dict[UOp, frozenset[UOp]] = {}
@@ -141,12 +140,12 @@ class Addresses:
                 found[u] = frozenset().union(*[found[s] for s in u.src])
         return found
 
-    @cached_property
+    @lazy
     def accesses(self) -> list[UOp]:
         """The reads and writes: INDEX and STORE."""
         return [u for u in self.nodes if u.op in (Ops.INDEX, Ops.STORE)]
 
-    @cached_property
+    @lazy
     def outside(self) -> set[UOp]:
         """The loops whose variables are used otherwise than in addresses."""
         walk = toposort(self.statements, self._values)

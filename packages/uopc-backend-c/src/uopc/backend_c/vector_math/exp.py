@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from uopc.backend_c.vector_math.fma import FMA
 from uopc.backend_c.vector_math.lanes import (
-    CLAMP,
     INLINE,
+    MAX,
+    MIN,
     SELECT,
     SPLAT,
     STEP,
@@ -43,7 +44,8 @@ _EXP = (
     INLINE
     + """\
 {t} uopc_exp_{t}({t} x) {{
-  x = uopc_clamp_{t}(x, @EXP_LOW@, @EXP_HIGH@);
+  x = uopc_min_{t}(uopc_splat_{t}(@EXP_HIGH@), x);
+  x = uopc_max_{t}(uopc_splat_{t}(@EXP_LOW@), x);
   {t} shifted = uopc_step_{t}(x, uopc_splat_{t}(@LOG2E@), @MAGIC@), n = shifted-@MAGIC@;
   {t} r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_HIGH@), x);
   r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_LOW@), r);
@@ -56,7 +58,8 @@ _EXP2 = (
     INLINE
     + """\
 {t} uopc_exp2_{t}({t} x) {{
-  x = uopc_clamp_{t}(x, @EXP2_LOW@, @EXP2_HIGH@);
+  x = uopc_min_{t}(uopc_splat_{t}(@EXP2_HIGH@), x);
+  x = uopc_max_{t}(uopc_splat_{t}(@EXP2_LOW@), x);
   {t} shifted = x+@MAGIC@, r = x-(shifted-@MAGIC@);
 @TERMS@
   return uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted);
@@ -66,6 +69,8 @@ _EXP2 = (
 
 _CONSTANTS = {
     "f32": {
+        "SIZE": "4",
+        "KIND": "ps",
         "DIGITS": "23",
         "ONE": "1.0f",
         "MAGIC": "12583166.0f",
@@ -78,6 +83,8 @@ _CONSTANTS = {
         "EXP2_HIGH": "129.0f",
     },
     "f64": {
+        "SIZE": "8",
+        "KIND": "pd",
         "DIGITS": "52",
         "ONE": "1.0",
         "MAGIC": "6755399441057790.0",
@@ -120,7 +127,7 @@ def _helpers(text: str, terms: dict[str, tuple[str, ...]]) -> Helpers:
     return {
         e: tuple(
             fill(part, {**_CONSTANTS[e], "TERMS": horner("r", terms[e])})
-            for part in (*FMA[e], SPLAT, SELECT, CLAMP, STEP, SCALE, text)
+            for part in (*FMA[e], SPLAT, SELECT, MIN, MAX, STEP, SCALE, text)
         )
         for e in _CONSTANTS
     }

@@ -36,17 +36,27 @@ SELECT = (
 )
 """``a`` where the mask is set, else ``b``."""
 
-CLAMP = (
+# gcc does not see a minimum in the last line.
+MIN = (
     INLINE
     + """\
-{t} uopc_clamp_{t}({t} x, double low, double high) {{
-  {t} l = uopc_splat_{t}(low), h = uopc_splat_{t}(high);
-  x = uopc_select_{t}(({m})(h < x), h, x);
-  return uopc_select_{t}(({m})(l > x), l, x);
+{t} uopc_min_{t}({t} a, {t} b) {{
+#if defined(__AVX512F__) && !defined(__clang__) && @SIZE@*{w} == 64
+  return __builtin_ia32_min@KIND@512_mask(a, b, a, -1, 4);
+#elif defined(__AVX__) && !defined(__clang__) && @SIZE@*{w} == 32
+  return __builtin_ia32_min@KIND@256(a, b);
+#elif defined(__SSE2__) && !defined(__clang__) && @SIZE@*{w} == 16
+  return __builtin_ia32_min@KIND@(a, b);
+#else
+  return uopc_select_{t}(({m})(a < b), a, b);
+#endif
 }}
 """
 )
-"""``x`` between two bounds; NaN stays."""
+"""The smaller one; ``b`` if one is NaN."""
+
+MAX = MIN.replace("min", "max").replace("a < b", "a > b")
+"""The larger one; ``b`` if one is NaN."""
 
 STEP = (
     INLINE
@@ -76,11 +86,14 @@ int uopc_any_{t}({m} mask) {{
 }}
 """
 )
-"""Whether the mask is set in some lane; ``@SIZE@`` is the bytes of one."""
+"""Whether the mask is set in some lane."""
 
 
 def fill(text: str, constants: Mapping[str, str]) -> str:
-    """The text with each ``@NAME@`` replaced."""
+    """The text with each ``@NAME@`` replaced.
+
+    ``@SIZE@`` is the bytes of an element, ``@KIND@`` what x86 calls it.
+    """
     for name, value in constants.items():
         text = text.replace(f"@{name}@", value)
     return text

@@ -2,8 +2,9 @@
 
 ``M = (s-1/2) + s r + s w`` where ``2s = 2**n`` and ``exp(r) = 1+r+w`` as in exp, but
 with polynomials fitted to the least error of ``exp(r)-1``: 2**-31.1 and 2**-61.5. The
-first two are exact, and their sum as two numbers too (Dekker, *A floating-point technique for
-extending the available precision*, 1971), so M is known to more digits than it has.
+first two are exact, and their sum as two numbers too (Dekker, *A floating-point
+technique for extending the available precision*, 1971), so M is known to more digits
+than it has.
 
 With ``q = 1 - 1/(M+1)`` as it is rounded, what is missing of ``q (M+1)`` is
 ``M (1-q) - q``: ``1-q`` is exact, and so is nearly all of the rest in a multiply-add.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from uopc.backend_c.vector_math.fma import FMA
 from uopc.backend_c.vector_math.lanes import (
     INLINE,
+    MIN,
     SELECT,
     SPLAT,
     STEP,
@@ -30,8 +32,8 @@ _TANH = (
     + """\
 {t} uopc_tanh_{t}({t} x) {{
   {u} sign = ({u})x & @SIGN_BIT@;
-  {t} size = ({t})(({u})x ^ sign), y = size+size, limit = uopc_splat_{t}(@LIMIT@);
-  y = uopc_select_{t}(({m})(limit < y), limit, y);
+  {t} size = ({t})(({u})x ^ sign);
+  {t} y = uopc_min_{t}(uopc_splat_{t}(@LIMIT@), size+size);
   {t} shifted = uopc_step_{t}(y, uopc_splat_{t}(@LOG2E@), @SHIFT@), n = shifted-@SHIFT@;
 @REDUCE@
 @TERMS@
@@ -61,6 +63,8 @@ _REDUCE = {
 }
 _CONSTANTS = {
     "f32": {
+        "SIZE": "4",
+        "KIND": "ps",
         "SIGN_BIT": "0x80000000u",
         "DIGITS": "23",
         "LIMIT": "20.0f",
@@ -71,6 +75,8 @@ _CONSTANTS = {
         "SMALL": "0x1p-12f",
     },
     "f64": {
+        "SIZE": "8",
+        "KIND": "pd",
         "SIGN_BIT": "0x8000000000000000ull",
         "DIGITS": "52",
         "LIMIT": "40.0",
@@ -99,7 +105,7 @@ def _helpers() -> Helpers:
     found = {}
     for e, own in _CONSTANTS.items():
         every = {**own, "TERMS": horner("r", _TERMS[e]), "REDUCE": _REDUCE[e]}
-        parts = (*FMA[e], SPLAT, SELECT, STEP, _TANH)
+        parts = (*FMA[e], SPLAT, SELECT, MIN, STEP, _TANH)
         found[e] = tuple(fill(part, every) for part in parts)
     return found
 

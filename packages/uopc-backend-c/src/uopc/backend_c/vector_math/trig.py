@@ -84,9 +84,13 @@ _WHOLE = (
   {t} y = uopc_select_{t}(-({m})(quarter & 1), c, s);
   y = ({t})(({u})y ^ (quarter & 2) << @SIGN@);@ZERO@
   {m} far = ~(({m})(x <= @FAR@) & ({m})(x >= -@FAR@));
-  if (__builtin_expect(uopc_any_{t}(far), 0))
+  if (__builtin_expect(uopc_any_{t}(far), 0)) {{
+    {t} from = x, to = y;  // only these need an address
+#pragma GCC unroll 1
     for (int i = 0; i < {w}; i++)
-      if (far[i]) y[i] = __builtin_@NAME@(x[i]);
+      if (far[i]) to[i] = __builtin_@NAME@(from[i]);
+    y = to;
+  }}
   return y;
 }}
 """
