@@ -11,6 +11,7 @@ which a debugger needs.
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
 import tempfile
@@ -142,14 +143,21 @@ def backend_c(session: nox.Session) -> None:
     run_tests(session, ["uopc-core", "uopc-backend-c"], ["tests/backend_c"])
 
 
+def has_clang(session: nox.Session) -> bool:
+    """Whether there is clang, after trying to install it."""
+    if shutil.which("clang") is None:
+        if os.geteuid() or shutil.which("apt-get") is None:
+            return False
+        words = ("apt-get", "install", "-y", "--no-install-recommends", "clang")
+        session.run(*words, external=True)
+    return True
+
+
 @nox.session(requires=["build"])
 def clang(session: nox.Session) -> None:
     """Test uopc-backend-c with clang, and with the compiler of the ziglang wheel."""
-    if shutil.which("clang") is None:
-        if os.geteuid() or shutil.which("apt-get") is None:
-            session.skip("NOT TESTED: there is no clang, and installing it takes root")
-        words = ("apt-get", "install", "-y", "--no-install-recommends", "clang")
-        session.run(*words, external=True)
+    if not has_clang(session):
+        session.skip("NOT TESTED: there is no clang, and installing it takes root")
     session.env["UOPC_CC"] = "clang"
     run_tests(session, ["uopc-core", "uopc-backend-c"], ["tests/backend_c"])
     if not session.posargs:
@@ -162,6 +170,89 @@ def clang(session: nox.Session) -> None:
     session.env["UOPC_CC"] = f"{shlex.quote(str(python))} -m ziglang cc"
     # It takes a second or so for each program: what is tested is the compiler.
     session.run("python", "-m", "pytest", "tests/backend_c/test_program.py", "-q")
+
+
+# Compiler, -march and UOPC_OPT: each compiler with each target, each of both with
+# schedules and without, and each level. "native" is what is compiled for unasked.
+TARGETS = (
+    ("gcc", "x86-64-v4", 1),
+    ("gcc", "x86-64-v3", 1),
+    ("gcc", "x86-64", 1),
+    ("gcc", "x86-64-v3", 0),
+    ("gcc", "native", 2),
+    ("clang", "x86-64-v4", 2),
+    ("clang", "x86-64-v3", 1),
+    ("clang", "x86-64", 1),
+    ("clang", "x86-64", 0),
+    ("clang", "native", 1),
+)
+# What computes. The other tests of the backend are about the cache, the processes, the
+# pool, finding the compiler, and its command: they set UOPC_CC themselves.
+TARGET_TESTS = (
+    *(
+        f"tests/backend_c/test_{name}.py"
+        for name in (
+            *("contractions", "gather", "guarded_loops", "in_place_c", "joined_c"),
+            *("ops_in_c", "parallel_printer", "program", "reductions", "scatter"),
+            *("tile_printer", "vector_math", "vector_ops", "vector_printer"),
+        )
+    ),
+    *("tests/cases", "tests/fuzz/test_programs.py", "tests/nn", "tests/targets"),
+    *(
+        f"tests/integration/test_{name}.py"
+        for name in (
+            *("axis_functions_in_c", "convolution_gradients", "gather_training"),
+            *("in_place_training", "lowered_kinds_in_c", "setitem_gradients"),
+        )
+    ),
+)
+
+
+def runs_here(march: str) -> bool:
+    """Whether this processor has what AVX-512 or AVX2 code needs."""
+    needed = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2"}.get(march)
+    described = Path("/proc/cpuinfo")
+    features = described.read_text().split() if described.exists() else []
+    return needed is None or needed in features
+
+
+@nox.session(requires=["build"])
+def targets(session: nox.Session) -> None:
+    """Test values of AVX-512, AVX2 and SSE2 code of gcc and clang: an hour or so.
+
+    `-- "clang x86-64-v3 1"` takes one combination; further words go to pytest.
+    """
+    if platform.machine() != "x86_64":
+        session.skip("NOT TESTED: the targets are those of x86-64")
+    wheels = [wheel(session, name) for name in DISTRIBUTIONS]
+    install(session, *wheels, "pytest", "pytest-xdist", HYPOTHESIS)
+    session.env["OPENBLAS_NUM_THREADS"] = "1"
+    wanted = [" ".join(map(str, t)) for t in TARGETS]
+    asked = [a for a in session.posargs if a in wanted]
+    words = [a for a in session.posargs if a not in wanted]
+    clang_found, left_out = has_clang(session), []
+    for compiler, march, opt in TARGETS:
+        label = f"{compiler} {march} {opt}"
+        if asked and label not in asked:
+            continue
+        if shutil.which(compiler) is None or (compiler == "clang" and not clang_found):
+            left_out.append(f"{label}: there is no {compiler}")
+            continue
+        session.log(f"target: {label}")
+        # Every program, so that a warning of any is an error.
+        command = f"{compiler} -march={march} -Wall -Wextra -Werror"
+        env = {"UOPC_CC": command, "UOPC_OPT": str(opt)}
+        cache = Path(session.virtualenv.location).resolve() / label.replace(" ", "-")
+        cache.mkdir(mode=0o700, exist_ok=True)
+        env["XDG_CACHE_HOME"] = str(cache)
+        paths = list(TARGET_TESTS)
+        if not runs_here(march):
+            left_out.append(f"{label}: compiled only, this processor has no {march}")
+            paths = ["tests/targets"]
+        run = ("python", "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal")
+        session.run(*run, *paths, "--fuzz", "0:300", *words, env=env)
+    for line in left_out:
+        session.warn(f"NOT TESTED: {line}")
 
 
 @nox.session(requires=["build"])

@@ -8,7 +8,7 @@ import pytest
 from uopc.backend_c import set_threads
 from uopc.tensor import Tensor
 
-# All of a shape's axes, inner, outer and middle ones, with lengths that nothing divides.
+# All axes of a shape, inner, outer and middle ones; lengths that nothing divides.
 AXES = [
     ((1 << 24,), 0),
     ((4099, 1021), 0),

@@ -165,6 +165,12 @@ def test_two_pointers_into_one_buffer_may_meet() -> None:
     ]
 
 
+def test_what_a_condition_keeps_from_being_read_is_not_read_before() -> None:
+    text = source([program for program, _ in others() if program.arg == "unread"])
+    assert "&data5[ridx0]" in text
+    assert "= data5[" not in text
+
+
 @pytest.mark.parametrize(
     ("march", "rows", "vectors", "lanes"),
     [("x86-64-v3", 6, 2, 8), ("x86-64-v4", 14, 2, 16), ("x86-64-v4", 6, 4, 16)],

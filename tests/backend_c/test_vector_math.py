@@ -28,7 +28,7 @@ Array = Any
 Compute = Callable[[Function, str, Array], list[Array]]
 
 NAMED = {function.name: function for function in FUNCTIONS.values()}
-NUMPY = {"f32": np.float32, "f64": np.float64}
+NUMPY: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 WIDTHS = {"f32": (4, 8), "f64": (2, 4)}
 
 LOOP = """\

@@ -17,7 +17,7 @@ from uopc.rangeify import rangeify
 from uopc.schedule import Target, apply_schedule, contraction_blocks
 from uopc.schedule import contraction as module
 from uopc.schedule.contraction import Contract, contraction
-from uopc.schedule.contraction_blocks import Blocks, Size, block_depth, choose_blocks
+from uopc.schedule.contraction_blocks import Blocks, Size, block_depths, choose_blocks
 from uopc.schedule.contraction_pattern import find_contraction
 from uopc.spec import check
 from uopc.uop import Ops, UOp, toposort
@@ -99,7 +99,16 @@ def test_a_right_factor_of_few_rows_stays_where_it_is() -> None:
 def test_transposed_operands_are_packed() -> None:
     a, b = array(0, 5, 7).permute((1, 0)), array(1, 19, 5).permute((1, 0))
     step = assert_same(loops(matmul(a, b)), AVX2)
-    assert step.left and step.right == "by terms"
+    assert step.right == "by terms" and not step.left
+    a = array(0, 3, 256).permute((1, 0))  # a power of two apart
+    (far,) = contraction(loops(matmul(a, array(1, 3, 24))), AVX2)
+    assert far.left and far.blocks.rows == 4
+
+
+def test_rows_that_are_near_are_packed_as_vectors() -> None:
+    a, b = array(0, 3, 8).permute((1, 0)), array(1, 3, 24)
+    step = assert_same(loops(matmul(a * 2.0, b)), AVX2)
+    assert step.left and step.blocks.rows in (4, 8)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +274,14 @@ def test_blocks_fit_registers_and_caches(
     for rows, columns, depth in [(1024, 1024, 1024), (64, 128, 784), (3, 999, 5)]:
         lanes = target.lanes(f32)
         size = Size(
-            1, rows, -(-columns // lanes), (depth,), 0.25, 0.3, block_depth([depth])
+            1,
+            rows,
+            -(-columns // lanes),
+            (depth,),
+            0.25,
+            0.25,
+            0.3,
+            block_depths([depth]),
         )
         b, _ = choose_blocks(size, f32, target)
         assert b.rows * b.vectors + b.vectors + 1 <= target.registers
@@ -277,7 +293,9 @@ def test_blocks_fit_registers_and_caches(
 def test_rounds_are_equal_and_even(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads are to finish together; the split is a matter of the shape alone."""
     monkeypatch.undo()
-    b, _ = choose_blocks(Size(1, 1024, 128, (1024,), 0.25, 0.3, 256), f32, AVX2)
+    b, _ = choose_blocks(
+        Size(1, 1024, 128, (1024,), 0.25, 0.25, 0.3, (256,)), f32, AVX2
+    )
     down = math.ceil(math.ceil(1024 / b.rows) / b.high)
     across = math.ceil(math.ceil(128 / b.vectors) / b.wide)
     assert down * across % 2 == 0

@@ -25,7 +25,7 @@ LENGTHS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 20, 33)
 
 
 class Kernels:
-    """Random kernels: reads by permuted, repeated and flipped axes; a reduction or none."""
+    """Random kernels: permuted, repeated and flipped reads; perhaps a reduction."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)

@@ -6,6 +6,7 @@ Times are for `benchmarks/importing.py`; here it is about what takes the time.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import os
 import subprocess
@@ -25,14 +26,14 @@ NEEDED: dict[str, set[str] | None] = {
     "config": None,
     "dtype": None,
     "uop": {
-        "arguments", "callers", "casting", "collector", "convolution", "forking", "infer", "literal",
-        "lowered", "meanings", "node", "opdef", "ops", "walk",
+        "arguments", "callers", "casting", "collector", "convolution", "forking",
+        "infer", "literal", "lowered", "meanings", "node", "opdef", "ops", "walk",
     },
     "composite": {"shape"},
     "runtime": {"buffers", "capture", "origins", "pages", "values"},
     "tensor": {
-        "arithmetic", "base", "convolution", "einsum", "gather", "given", "keywords", "movement",
-        "order", "random", "reduction", "setitem", "tensor",
+        "arithmetic", "base", "convolution", "einsum", "gather", "given", "keywords",
+        "movement", "order", "random", "reduction", "setitem", "tensor",
     },
 }  # fmt: skip
 # What others of the standard library and of our dependencies take long to import.
@@ -146,16 +147,29 @@ def test_names_on_demand_are_those_that_type_checkers_see(package: str) -> None:
         _ = module.no
 
 
+@functools.cache
+def imports() -> dict[Path, tuple[ast.Import | ast.ImportFrom, ...]]:
+    """By file, every import in our distributions."""
+    return {
+        file: tuple(
+            node
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+        )
+        for file in sorted(ROOT.glob("packages/*/src/uopc/**/*.py"))
+    }
+
+
 @pytest.mark.parametrize("package", LAZY)
 def test_no_import_hides_a_name_on_demand(package: str) -> None:
     """``import uopc.runtime.jit`` would make ``uopc.runtime.jit`` the module."""
     module = importlib.import_module(f"uopc.{package}")
     hidden = {f"uopc.{package}.{name}" for name in module.__all__}
-    for file in sorted(ROOT.glob("packages/*/src/uopc/**/*.py")):
+    for file, nodes in imports().items():
         if file == CORE / package / "__init__.py":
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in nodes:
             if isinstance(node, ast.ImportFrom):
                 assert node.module not in hidden, f"{file}: {node.module}"
-            elif isinstance(node, ast.Import):
+            else:
                 assert not {alias.name for alias in node.names} & hidden, file

@@ -4,28 +4,36 @@ static inline int uopc_floormod_i32(int a, int b) {
   return (int)(r != 0 && (r^b) < 0 ? r+b : r);
 }
 
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+typedef unsigned char u8x8 __attribute__((vector_size(8)));
+typedef unsigned char u8x8_mem __attribute__((vector_size(8), aligned(1), may_alias));
+
+static inline __attribute__((always_inline)) u8x8 uopc_all_u8x8(unsigned char x) {
+  return (u8x8){x, x, x, x, x, x, x, x};
+}
+
+typedef signed char i8x8 __attribute__((vector_size(8)));
+typedef signed char i8x8_mem __attribute__((vector_size(8), aligned(1), may_alias));
+
+// vectorize(ridx1, 8), simplify
 void e_4_8(unsigned char* restrict data0, int* restrict data1, unsigned char* restrict data2) {
   for (int ridx0 = 0; ridx0 < 4; ridx0++) {
-    #pragma GCC unroll 1
-    for (int ridx1 = 0; ridx1 < 8; ridx1++) {
-      int val1 = data1[ridx0];
-      unsigned char val2 = data0[((uopc_floormod_i32(val1,3)*8)+ridx1)];
-      data2[((ridx0*8)+ridx1)] = ((unsigned char)(((unsigned char)(((unsigned char)(val2*2))/3))^val2));
-    }
+    int val1 = data1[ridx0];
+    u8x8 val2 = *(u8x8_mem*)(data0+(uopc_floormod_i32(val1,3)*8));
+    *(u8x8_mem*)(data2+(ridx0*8)) = (((val2*uopc_all_u8x8(2))/3)^val2);
   }
 }
 
+// merge(ridx1, ridx2), simplify
 void r_2(float* restrict data0, float* restrict data1) {
   for (int ridx0 = 0; ridx0 < 2; ridx0++) {
     float acc0 = 0.0f;
     #pragma GCC unroll 1
-    for (int ridx1 = 0; ridx1 < 3; ridx1++) {
-      #pragma GCC unroll 1
-      for (int ridx2 = 0; ridx2 < 4; ridx2++) {
-        float val1 = acc0;
-        float val2 = data0[(((ridx0*12)+(ridx1*4))+ridx2)];
-        acc0 = (val1+val2);
-      }
+    for (int ridx1 = 0; ridx1 < 12; ridx1++) {
+      float val1 = acc0;
+      float val2 = data0[((ridx0*12)+ridx1)];
+      acc0 = (val1+val2);
     }
     float val3 = acc0;
     data1[ridx0] = val3;

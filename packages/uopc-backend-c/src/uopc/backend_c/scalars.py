@@ -34,6 +34,7 @@ class ScalarPrinter:
         helpers: definitions that come before it.
         ranges: the names of loop variables.
         registers: the local buffers that are variables.
+        tile: whether this is a tile, whose vectors are to be in registers.
         streams: whether something bypasses the cache in the lines so far.
     """
 
@@ -48,6 +49,7 @@ class ScalarPrinter:
         self.spellings = spellings
         self.bounds = Bounds() if bounds is None else bounds
         self.helpers: dict[str, None] = {}
+        self.tile = False
         self.lines: list[str] = []
         self.counter = 0
         self.streams = False

@@ -158,7 +158,7 @@ class StatementPrinter:
         """The name of a function for a nest, which all that are alike share."""
         known = Bounds(made.facts)
         scalars = ScalarPrinter([made.statement], self.scalars.spellings, (), known)
-        scalars.helpers = self.scalars.helpers
+        scalars.helpers, scalars.tile = self.scalars.helpers, True
         extents = {r: f"n{k}" for k, r in enumerate(made.loops)}
         inner = StatementPrinter(scalars, (), extents)
         inner.block((made.statement,), {}, PAD)

@@ -118,6 +118,8 @@ class VectorExpressions:
                 continue
             if u.op is Ops.INDEX:
                 texts[u], kind = self._read(u, names, uses, pad)
+                if kind and self.scalars.tile and uses.get(u, 0) > 1:
+                    texts[u] = self._held(u, texts[u])
             else:
                 texts[u] = self._text(u, texts)
                 shared = u.src and (uses.get(u, 0) > 1 or depth[u] > MAX_DEPTH)
@@ -130,6 +132,23 @@ class VectorExpressions:
                 names[u], depth[u] = texts[u], 0
         return texts
 
+    def _held(self, u: UOp, text: str) -> str:
+        """A vector that is loaded once, into a register.
+
+        gcc would read it from memory again in each operation: in a tile, that is more
+        loads than a processor does in the time.
+        """
+        t = self.type(u)
+        name = f"uopc_held_{t}"
+        self.scalars.helpers[
+            f"{INLINE}{t} {name}({t} x) {{\n"
+            "#if defined(__x86_64__)\n"
+            '  __asm__("" : "+v"(x));\n'
+            "#endif\n"
+            "  return x;\n}\n"
+        ] = None
+        return f"{name}({text})"
+
     def _operands(self, u: UOp) -> tuple[UOp, ...]:
         """What is printed before ``u`` is; a read sees to its index itself."""
         return () if u.op is Ops.INDEX or not self.lanes.varies(u) else u.src
@@ -141,7 +160,13 @@ class VectorExpressions:
         spelling = self.scalars.spelling(u)
         if not spelling.vector:
             return self._lane_by_lane(u, texts)
-        operands = [self._operand(s, texts[s], self.bits(u)) for s in u.src]
+        # Of what the spelling leaves out nothing is made: it would leave helpers unused.
+        operands = [
+            self._operand(s, texts[s], self.bits(u))
+            if f"{{{k}}}" in spelling.vector
+            else texts[s]
+            for k, s in enumerate(u.src)
+        ]
         return self._filled_in(u, spelling, operands)
 
     def _filled_in(self, u: UOp, spelling: Spelling, operands: list[str]) -> str:

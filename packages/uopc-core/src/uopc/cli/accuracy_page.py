@@ -31,8 +31,9 @@ INTRODUCTION = """\
 Every function of numbers that Tensor has is computed in f32 and compared with its
 definition in f64: first [those of elements](#functions-of-elements), then
 [those over an axis](#functions-over-an-axis). `uopc accuracy` measured this with
-{machine}. The C backend calls the mathematics library of
-the system, the reference backend NumPy: other versions of these may give other figures.
+{machine}. The C backend has some functions of its own
+(see [ulp](ulp.md)) and calls the mathematics library of the system for others, the
+reference backend NumPy: other versions of these may give other figures.
 
 ## Functions of elements
 

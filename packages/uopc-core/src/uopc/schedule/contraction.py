@@ -16,12 +16,19 @@ from uopc.schedule.contraction_blocks import (
     Blocks,
     Size,
     block_depth,
+    block_depths,
     ceil,
     choose_blocks,
 )
 from uopc.schedule.contraction_build import Builder, Layout
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
-from uopc.schedule.contraction_reads import PADDING, extent, lane_loops, moves
+from uopc.schedule.contraction_reads import (
+    PADDING,
+    extent,
+    lane_loops,
+    moves,
+    rows_are_near,
+)
 from uopc.schedule.contraction_right import RightKind
 from uopc.schedule.contraction_window import Window, find_window
 from uopc.schedule.nest import fresh_number, output_loops
@@ -29,14 +36,14 @@ from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp, toposort
 
-SMALL = 8192
+SMALL = 4096
 """Contractions of fewer products are left to the schedules of reductions."""
 WASTE = 3
 """As are those of which most lanes would be empty."""
 
 # Cycles to pack an element: as vectors, or one by one; and to fetch it without that.
-VECTOR_COST = 0.3
-DIRECT_COST = 0.25
+VECTOR_COST = 0.5
+DIRECT_COST = 0.15
 COPY_COST = 0.4
 
 FEW_ROWS = 24
@@ -163,9 +170,9 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
         extent(c.rows),
         extent(c.columns[:-1]) * along,
         tuple(r.arg.extent for r in c.reduced),
-        DIRECT_COST if direct else SINGLE_COST,
+        *_cost_of_left(c, direct),
         FETCH_COST,
-        depth,
+        (depth,),
         window.area * free * COPY_COST,
         panels=False,
     )
@@ -182,19 +189,19 @@ def _packed(c: Contraction, target: Target) -> Step | None:
     direct = _direct(c)
     reduced = tuple(r.arg.extent for r in c.reduced)
     right: RightKind = "by columns" if across else "by terms"
-    block, cost = block_depth(reduced), VECTOR_COST if across else SINGLE_COST
+    depths, cost = block_depths(reduced), VECTOR_COST if across else SINGLE_COST
     if across and inner % lanes == 0 and _stays(c, target):
         right, cost = "in place", FETCH_COST * ceil(extent(c.rows), TYPICAL_ROWS)
         if _bytes_of_right(c) > target.l2:
-            block = min(block, FEW_TERMS)
+            depths = (min(FEW_TERMS, extent(c.reduced)),)
     size = Size(
         extent(c.batch),
         extent(c.rows),
         extent(c.columns) // inner * ceil(inner, lanes),
         reduced,
-        DIRECT_COST if direct else SINGLE_COST,
+        *_cost_of_left(c, direct),
         cost,
-        block,
+        depths,
         panels=right != "in place",
     )
     step = _step(c, size, joined, direct, right, target)
@@ -226,9 +233,22 @@ def _bytes_of_right(c: Contraction) -> int:
 
 def _direct(c: Contraction) -> bool:
     """Whether the left factor can be read where it is."""
-    plain = c.left.op is Ops.INDEX and len(c.left.src) == 2
-    near = moves(c.left, c.reduced[-1]) in (0, 1)
-    return plain and near and c.left.dtype is c.accumulator.dtype
+    if c.left.op is not Ops.INDEX or len(c.left.src) != 2:
+        return False
+    if c.left.dtype is not c.accumulator.dtype:
+        return False
+    step = moves(c.left, c.reduced[-1])
+    if step in (0, 1):
+        return True
+    apart = step is not None and step * c.left.dtype.itemsize % CLOSE != 0
+    return apart and rows_are_near(c)
+
+
+def _cost_of_left(c: Contraction, direct: bool) -> tuple[float, float]:
+    """Of an element; and where a vector may hold several rows."""
+    if direct:
+        return DIRECT_COST, DIRECT_COST
+    return SINGLE_COST, 2 * VECTOR_COST if rows_are_near(c) else SINGLE_COST
 
 
 def _step(

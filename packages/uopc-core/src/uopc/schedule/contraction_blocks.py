@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from uopc.schedule.target import Target
 PANEL_BYTES = 256 << 10
 """At most so much of the right factor is packed at a time, and of the sums kept; and
 no more than a good quarter of the second cache, where both are to stay."""
-MAX_DEPTH = 320
+MAX_DEPTH = 512
 """At most so many terms are added up between loading and storing a tile."""
+WHOLE_ROWS = (4, 8)
+"""Tiles of so many rows are packed as vectors of them, if these are near in memory."""
 ROUND_CYCLES = 3000  # what starting a round takes
 PAYS_CYCLES = 60_000  # less than that is not worth a second thread
 
@@ -33,9 +36,10 @@ class Size:
         vectors: vectors that its columns take.
         reduced: rounds of the loops whose terms are added up.
         left: cycles to pack, or fetch, an element of the left factor.
+        left_by_rows: the same where a vector holds one term's elements of a tile.
         right: cycles to pack, or fetch, an element of the right factor.
         window: cycles to copy the right factor as a whole, for each block.
-        block: terms of a block.
+        depths: terms of a block: what there is to choose from.
         panels: whether the right factor is packed.
     """
 
@@ -44,8 +48,9 @@ class Size:
     vectors: int
     reduced: tuple[int, ...]
     left: float
+    left_by_rows: float
     right: float
-    block: int
+    depths: tuple[int, ...]
     window: float = 0
     panels: bool = True
 
@@ -83,17 +88,23 @@ def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, flo
     found: list[tuple[float, Blocks]] = []
     for rows, vectors in _tiles(size, target.registers):
         tiles = ceil(size.rows, rows), ceil(size.vectors, vectors)
-        for high, wide in _shapes(*tiles):
-            blocks = Blocks(rows, vectors, lanes, size.block, high, wide)
+        for (high, wide), depth in itertools.product(_shapes(*tiles), size.depths):
+            blocks = Blocks(rows, vectors, lanes, depth, high, wide)
             if _fits(size, blocks, dtype.itemsize, most):
                 found.append((_cycles(size, blocks), blocks))
     cycles, best = min(found, key=lambda f: f[0])
     return best, cycles
 
 
-def block_depth(reduced: Sequence[int], most_terms: int = 0) -> int:
+def block_depths(reduced: Sequence[int]) -> tuple[int, ...]:
+    """Sensible numbers of terms for a block."""
+    halves = (MAX_DEPTH, MAX_DEPTH // 2, MAX_DEPTH // 4)
+    return tuple(dict.fromkeys(block_depth(reduced, n) for n in halves))
+
+
+def block_depth(reduced: Sequence[int], most_terms: int) -> int:
     """Terms of a block: all, or about equal parts; whole rounds of inner loops."""
-    depth, most_terms = math.prod(reduced), most_terms or MAX_DEPTH
+    depth = math.prod(reduced)
     if depth <= most_terms * 5 // 4:
         return depth
     inner = 1
@@ -114,7 +125,9 @@ def _tiles(size: Size, registers: int) -> Iterator[tuple[int, int]]:
         if size.rows >= rows and size.vectors >= vectors:
             yield rows, vectors
     # What is narrower than these gets a tile of its own.
-    for rows in {min(size.rows, n) for n in (*range(1, 8), 10, 12, 14)}:
+    # No more than eight rows: often as many lines as there may be of one kind in the
+    # first cache.
+    for rows in {min(size.rows, n) for n in range(1, 9)}:
         room = (registers - 1) // (rows + 1)
         vectors = min(room, size.vectors)
         if vectors and (rows == size.rows or vectors == size.vectors):
@@ -158,7 +171,8 @@ def _cycles(size: Size, b: Blocks) -> float:
     passes = ceil(size.depth, b.depth)
     moved = (passes + 1) * b.rows * b.vectors  # sums loaded and stored
     work = tiles * (tile * size.depth + moved)
-    work += size.left * across * size.rows * size.depth
+    left = size.left_by_rows if b.rows in WHOLE_ROWS else size.left
+    work += left * across * size.rows * size.depth
     work += size.right * down * across * b.wide * b.vectors * b.lanes * size.depth
     work += size.window * down * across
     rounds = size.batch * down * across

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uopc.dtype import DType
-from uopc.schedule.contraction_blocks import Blocks, ceil
+from uopc.schedule.contraction_blocks import WHOLE_ROWS, Blocks, ceil
 from uopc.schedule.contraction_pattern import Contraction
-from uopc.schedule.contraction_reads import extent, positions, put
+from uopc.schedule.contraction_reads import extent, positions, put, rows_are_near
 from uopc.schedule.contraction_right import Right, RightKind, right_factor
 from uopc.schedule.contraction_window import Window
 from uopc.schedule.nest import end, fresh_number, fresh_slot, loop, nested, read, store
@@ -115,13 +115,13 @@ class Builder:
         self.lane = self.loop(b.lanes, "vector")
         self.right: Right = right_factor(self, right, window)
         slot, dtype = fresh_slot(sink), self.c.accumulator.dtype
+        self.slot = slot + 3
         sizes = (
-            b.rows * at.width,
             b.wide * at.kept * b.rows * at.width,
             self.right.size,
             b.rows * b.depth,
         )
-        self.acc, self.sums, self.right_buffer, self.left = (
+        self.sums, self.right_buffer, self.left = (
             UOp.buffer(n, dtype, slot + i, space="local") for i, n in enumerate(sizes)
         )
         self.base: dict[UOp, UOp] = {}  # the position in the batch
@@ -184,6 +184,19 @@ class Builder:
             k = k * r.arg.extent + r
         return made, k, found
 
+    def vectors_of(self, r: UOp) -> Iterator[tuple[list[UOp], dict[UOp, UOp]]]:
+        """Loops in place of ``r``, the inner one over lanes, and what it is in there.
+
+        Those for whole vectors, and then for what is left.
+        """
+        whole, rest = divmod(r.arg.extent, self.b.lanes)
+        if whole:
+            step = self.loop(whole)
+            yield [step, self.lane], {r: step * self.b.lanes + self.lane}
+        if rest:
+            lane = self.loop(rest, "vector")
+            yield [lane], {r: lane + whole * self.b.lanes}
+
     def cut(self, depth: int) -> int:
         """How many outer loops of the sum have no whole rounds in a pass."""
         loops, whole = self.c.reduced, 0
@@ -198,10 +211,12 @@ class Builder:
 
     def pack_left(self, tile: UOp, depth: int) -> list[UOp]:
         """A strip of the left factor: by term, by row."""
-        i, (loops, k, where) = self.loop(self.b.rows), self.terms(depth, True)
-        place = self.at.number(k, self.b.rows, i)
-        value = self.left_at(tile, i, where)
-        return nested([i, *loops], [store(self.left, place, value)])
+        rows, (loops, k, where) = self.b.rows, self.terms(depth, True)
+        beside = rows_are_near(self.c)
+        i = self.loop(rows, "vector" if beside and rows in WHOLE_ROWS else "serial")
+        place = self.at.number(k, rows, i)
+        body = [store(self.left, place, self.left_at(tile, i, where))]
+        return nested([*loops, i] if beside else [i, *loops], body)
 
     def left_at(self, tile: UOp, i: UOp | int, where: dict[UOp, UOp]) -> UOp:
         """The left factor in row ``i`` of a tile of the block."""
@@ -227,8 +242,11 @@ class Builder:
         return [end(self.top + tile < tiles, *body)]
 
     def tiles(self, tile: UOp, depth: int) -> UOp:
-        """A row of tiles. Their sums are in registers."""
+        """A row of tiles. Their sums are in registers: a buffer for nothing else."""
         b, lane = self.b, self.lane
+        size, dtype = b.rows * self.at.width, self.sums.dtype
+        registers = UOp.buffer(size, dtype, self.slot, space="local")
+        self.slot += 1
         apart = self.right.apart
         panel = self.loop(b.wide, "serial" if apart else "tile")
         loops, terms = self.right.terms(depth)
@@ -238,16 +256,16 @@ class Builder:
         zero = UOp.const(0, self.sums.dtype)
         again = self.at.passes > 1
         load = [
-            store(self.acc, a, read(self.sums, s) if again else zero)
+            store(registers, a, read(self.sums, s) if again else zero)
             for a, s in zip(acc, kept, strict=True)
         ]
         add = [
-            store(self.acc, a, self.term(panel, tile, i, v, term, read(self.acc, a)))
+            store(registers, a, self.term(panel, tile, i, v, term, read(registers, a)))
             for term in terms
             for a, (i, v) in zip(acc, places, strict=True)
         ]
         keep = [
-            store(self.sums, s, read(self.acc, a))
+            store(self.sums, s, read(registers, a))
             for a, s in zip(acc, kept, strict=True)
         ]
         adding = nested(loops, [end(lane, *add)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from uopc.schedule.contraction_pattern import Contraction
 from uopc.simplify import Bounds
 from uopc.simplify.linear import decompose
 from uopc.uop import Ops, UOp, substitute, toposort
@@ -57,6 +58,16 @@ def moves(value: UOp, r: UOp) -> int | None:
     if len(strides) > 1:
         return None
     return strides.pop() if strides else 0
+
+
+def rows_are_near(c: Contraction) -> bool:
+    """Whether neighbouring rows of the left factor are neighbours in memory."""
+    return len(c.rows) == 1 and moves(c.left, c.rows[0]) == 1
+
+
+def moved(value: UOp, changes: dict[UOp, UOp]) -> UOp:
+    """A value at other positions."""
+    return substitute([value], changes)[0]
 
 
 def put(value: UOp, changes: dict[UOp, UOp], condition: UOp | None) -> UOp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from uopc.schedule.contraction_reads import extent, put
+from uopc.schedule.contraction_reads import extent, moved, put
 from uopc.schedule.contraction_window import Coordinate, Window
 from uopc.schedule.nest import end, nested, read, store
 from uopc.uop import UOp
@@ -55,18 +55,25 @@ class Packed:
     def fill(self, depth: int) -> list[UOp]:
         """See `Right`."""
         make, at, b = self.make, self.make.at, self.make.b
-        panel, (loops, k, where) = make.loop(b.wide), make.terms(depth, True)
-        v = make.loop(b.vectors)
+        panel, v = make.loop(b.wide), make.loop(b.vectors)
         lane = make.lane if self.across else make.loop(b.lanes)
         columns, exists = at.column((make.first + panel) * b.vectors + v, lane)
-        place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
-        value = make.factor(make.c.right, {**columns, **where}, exists)
-        element = store(make.right_buffer, place, value)
+        loops, k, where = make.terms(depth, True)
+
+        def element(k: UOp, where: Where) -> UOp:
+            place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
+            value = make.factor(make.c.right, {**columns, **where}, exists)
+            return store(make.right_buffer, place, value)
+
         if self.across and not at.outer:  # rows of memory, from one end to the other
-            return nested([*loops, panel, v], [end(lane, element)])
+            return nested([*loops, panel, v], [end(lane, element(k, where))])
         if self.across:
-            return nested([panel, v, *loops], [end(lane, element)])
-        return nested([panel, v, lane, *loops], [element])
+            return nested([panel, v, *loops], [end(lane, element(k, where))])
+        body: list[UOp] = []
+        for inner, spot in make.vectors_of(loops[-1]):
+            there = {r: moved(w, spot) for r, w in where.items()}
+            body += nested([*loops[:-1], *inner], [element(moved(k, spot), there)])
+        return nested([panel, v, lane], body)
 
     def terms(self, depth: int) -> tuple[list[UOp], list[tuple[UOp, Where]]]:
         """See `Right`."""
@@ -194,8 +201,8 @@ class Copied:
         steps = []
         for n in range(last.arg.extent):
             new = {last: make.at.const(n)}
-            spot = {r: put(w, new, None) for r, w in where.items()}
-            steps.append((put(k, new, None), spot))
+            spot = {r: moved(w, new) for r, w in where.items()}
+            steps.append((moved(k, new), spot))
         return loops[:-1], steps
 
     def vector(self, panel: UOp, v: int, k: UOp, where: Where) -> UOp:

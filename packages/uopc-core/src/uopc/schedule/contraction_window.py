@@ -45,7 +45,7 @@ class Coordinate:
     def size(self) -> int:
         """How many values there are."""
         steps = (abs(a) * (t.arg.extent - 1) for t, a in self.terms)
-        return self.loop.arg.extent + sum(steps)
+        return int(self.loop.arg.extent + sum(steps))
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ OPERATION_NS = 0.3
 NEAR_BYTE_NS = 0.01
 FAR_BYTE_NS = 0.05
 
-PAYS_NS = 12_000
+PAYS_NS = 25_000
 """Shorter work is not split among threads: handing it over takes 2 to 4 us."""
-ROUND_NS = 4_000
+ROUND_NS = 6_000
 """About the least that a round should take."""
 MAX_ROUNDS = 64
 

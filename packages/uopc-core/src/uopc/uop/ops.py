@@ -363,7 +363,8 @@ class Ops:
             Field("extent", "int"),
             Field("dtype", "dtype", positional=False),
             Field("kind", "name", positional=False, default="serial"),
-        ), differentiable=False, cost=0, samples=lambda x: (_loop(x), _loop(x, "vector")),
+        ), differentiable=False, cost=0,
+        samples=lambda x: (_loop(x), _loop(x, "vector")),
     )  # fmt: skip
     STORE = OpDef(
         "store", "loop", 3, infer.store, "Write a value to a buffer at an index.",
@@ -377,7 +378,8 @@ class Ops:
     )  # fmt: skip
     SINK = OpDef(
         "sink", "loop", None, infer.sink, "A sequence of statements, or of roots.",
-        arg=(Field("name", "name"),), differentiable=False, samples=lambda x: (_sink(x),),
+        arg=(Field("name", "name"),), differentiable=False,
+        samples=lambda x: (_sink(x),),
     )  # fmt: skip
     CALL = OpDef(
         "call", "loop", None, infer.effect,

@@ -44,8 +44,8 @@ _EXP = (
     INLINE
     + """\
 {t} uopc_exp_{t}({t} x) {{
-  x = uopc_min_{t}(uopc_splat_{t}(@EXP_HIGH@), x);
-  x = uopc_max_{t}(uopc_splat_{t}(@EXP_LOW@), x);
+  x = uopc_vmin_{t}(uopc_splat_{t}(@EXP_HIGH@), x);
+  x = uopc_vmax_{t}(uopc_splat_{t}(@EXP_LOW@), x);
   {t} shifted = uopc_step_{t}(x, uopc_splat_{t}(@LOG2E@), @MAGIC@), n = shifted-@MAGIC@;
   {t} r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_HIGH@), x);
   r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_LOW@), r);
@@ -58,8 +58,8 @@ _EXP2 = (
     INLINE
     + """\
 {t} uopc_exp2_{t}({t} x) {{
-  x = uopc_min_{t}(uopc_splat_{t}(@EXP2_HIGH@), x);
-  x = uopc_max_{t}(uopc_splat_{t}(@EXP2_LOW@), x);
+  x = uopc_vmin_{t}(uopc_splat_{t}(@EXP2_HIGH@), x);
+  x = uopc_vmax_{t}(uopc_splat_{t}(@EXP2_LOW@), x);
   {t} shifted = x+@MAGIC@, r = x-(shifted-@MAGIC@);
 @TERMS@
   return uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted);

@@ -40,7 +40,7 @@ SELECT = (
 MIN = (
     INLINE
     + """\
-{t} uopc_min_{t}({t} a, {t} b) {{
+{t} uopc_vmin_{t}({t} a, {t} b) {{
 #if defined(__AVX512F__) && !defined(__clang__) && @SIZE@*{w} == 64
   return __builtin_ia32_min@KIND@512_mask(a, b, a, -1, 4);
 #elif defined(__AVX__) && !defined(__clang__) && @SIZE@*{w} == 32

@@ -33,7 +33,7 @@ _TANH = (
 {t} uopc_tanh_{t}({t} x) {{
   {u} sign = ({u})x & @SIGN_BIT@;
   {t} size = ({t})(({u})x ^ sign);
-  {t} y = uopc_min_{t}(uopc_splat_{t}(@LIMIT@), size+size);
+  {t} y = uopc_vmin_{t}(uopc_splat_{t}(@LIMIT@), size+size);
   {t} shifted = uopc_step_{t}(y, uopc_splat_{t}(@LOG2E@), @SHIFT@), n = shifted-@SHIFT@;
 @REDUCE@
 @TERMS@
