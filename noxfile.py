@@ -197,7 +197,8 @@ TARGET_TESTS = (
             *("tile_printer", "vector_math", "vector_ops", "vector_printer"),
         )
     ),
-    *("tests/cases", "tests/fuzz/test_programs.py", "tests/nn", "tests/targets"),
+    *("tests/cases/test_cases.py::test_program", "tests/fuzz/test_programs.py"),
+    *("tests/nn", "tests/targets"),
     *(
         f"tests/integration/test_{name}.py"
         for name in (

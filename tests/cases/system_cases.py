@@ -95,7 +95,7 @@ def cache_truncated_entry(tmp_path: Path) -> None:
         printed = python(SMALL.format(count=3), UOPC_CACHE_DIR=str(tmp_path / "c"))
         assert printed.split() == answers(3)
         objects = list((tmp_path / "c").rglob("*.so"))
-        assert len(objects) == 3
+        assert len(objects) == 4  # one is what the compiler says of its target
         for file in objects:
             os.truncate(file, file.stat().st_size // 2)
 

@@ -19,6 +19,7 @@ from uopc.schedule import contraction as module
 from uopc.schedule.contraction import Contract, contraction
 from uopc.schedule.contraction_blocks import Blocks, Size, block_depths, choose_blocks
 from uopc.schedule.contraction_pattern import find_contraction
+from uopc.schedule.contraction_right import RightKind
 from uopc.spec import check
 from uopc.uop import Ops, UOp, toposort
 
@@ -50,9 +51,11 @@ def loops(u: UOp) -> UOp:
     return rangeify([kernel.ast], kernel.name)
 
 
-def assert_same(sink: UOp, target: Target, tolerance: float = 1e-5) -> Contract:
-    """The schedule keeps the meaning. Returns its one step."""
-    steps = contraction(sink, target)
+def assert_same(
+    sink: UOp, target: Target, tolerance: float = 1e-5, step: Contract | None = None
+) -> Contract:
+    """The schedule, or else one step, keeps the meaning. Returns the last step."""
+    steps = contraction(sink, target) if step is None else [step]
     assert steps is not None
     step = steps[-1]
     assert isinstance(step, Contract)
@@ -87,6 +90,15 @@ def assert_same(sink: UOp, target: Target, tolerance: float = 1e-5) -> Contract:
 )  # fmt: skip
 def test_matmul(m: int, k: int, n: int, target: Target) -> None:
     assert_same(loops(matmul(array(0, m, k), array(1, k, n))), target)
+
+
+@pytest.mark.parametrize("right", ["by columns", "by terms", "in place"])
+@pytest.mark.parametrize("left", [False, True])
+def test_blocks_in_both_directions(left: bool, right: RightKind) -> None:
+    """Two blocks down and two across, of two tiles each; three passes; edges."""
+    sink = loops(matmul(array(0, 13, 5), array(1, 5, 56)))
+    step = Contract(Blocks(4, 2, 8, 2, 2, 2), 1, left, right, True, True)
+    assert_same(sink, AVX2, step=step)
 
 
 def test_a_right_factor_of_few_rows_stays_where_it_is() -> None:
@@ -165,8 +177,8 @@ def test_written_over_what_it_adds_to() -> None:
     m, k, n = 7, 5, 9
     product = matmul(array(0, m, k), array(1, k, n)) + array(2, m, n)
     sink = loops(product)
-    steps = contraction(sink, AVX2)
-    assert steps is not None
+    blocks = Blocks(4, 1, 8, 5, 1, 1)  # the second tile has a row of the first
+    steps = [Contract(blocks, 1, False, "by columns", True, True)]
     after = apply_schedule(sink, steps)
     stored = [u for u in toposort([after]) if u.op is Ops.STORE]
     (out,) = {u.src[0] for u in stored if u.src[0].arg.space == "global"}
@@ -203,6 +215,16 @@ def convolution(batch: int, channels: int, height: int, width: int, rows: int) -
 def test_convolution(sizes: tuple[int, ...], target: Target) -> None:
     step = assert_same(convolution(*sizes), target)
     assert (step.right == "whole") == (sizes[3] > 5)
+
+
+def test_a_window_seen_backwards() -> None:
+    """As in the gradient of a convolution: what is read moves with x - kx."""
+    x, w = array(0, 1, 2, 4, 8), array(1, 3, 2, 3, 3)
+    out = conv(x, w, (1, 1), ((1, 1), (1, 1)), (1, 1))
+    (node,) = (u for u in toposort([out]) if u.op is Ops.CONV)
+    back = node.arg._replace(b=(-1, -1), e=(1, 1))
+    step = assert_same(loops(UOp(Ops.CONV, node.src, back)), AVX2)
+    assert step.right == "whole"
 
 
 def test_a_window_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,6 +268,12 @@ def test_what_is_no_contraction() -> None:
         sink = loops(make())
         assert find_contraction(sink) is None, sink
         assert contraction(sink, AVX2) is None
+
+
+def test_only_loop_variables_have_digits() -> None:
+    """A float divided by an infinity is no digit of one."""
+    x = array(0, 8)
+    assert contraction(loops(x // x.const_like(math.inf)), AVX2) is None
 
 
 def test_small_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

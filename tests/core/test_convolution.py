@@ -131,6 +131,18 @@ def test_one_element_and_one_tap_meet_once() -> None:
     assert x.conv1d(w, padding=[(2, 0)], stride=2).tolist() == [[[0.0, 15.0]]]
 
 
+def test_a_sum_of_one_product_starts_at_zero_like_any_other() -> None:
+    """Out of range, 0 times a negative weight is -0, and 0 + -0 is 0."""
+    x, w = leaf(0, (1, 1, 1)), leaf(1, (1, 1, 1))
+    u = conv(x, w, (1,), ((0, 2),), (1,), 1)
+    (node,) = (n for n in toposort([u]) if n.op is Ops.CONV)
+    assert Ops.CONV.lower is not None
+    data = {x.src[0]: np.ones(1), w.src[0]: -np.ones(1)}
+    for got in evaluate([node, Ops.CONV.lower(node)], data):
+        assert got.reshape(-1).tolist() == [-1, 0, 0]
+        assert np.signbit(got).reshape(-1).tolist() == [True, False, False]
+
+
 def test_every_solution_of_the_equation_is_one_term() -> None:
     """The row by its definition, with factors that share divisors or are negative."""
     x, w = drawn(2, 1, 2, 5), drawn(1, 3, 2, 4)

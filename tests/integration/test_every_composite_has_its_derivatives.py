@@ -104,7 +104,8 @@ PLACES: dict[str, Case] = {
         lambda x, w: c.conv(x, w, [2], [(1, 0)], [1], 2),
         small(1, 2, 4), small(2, 1, 2)),
     "conv: square": (
-        lambda x: c.conv(x, x.permute((1, 0, 2, 3)), [1, 1], [(0, 1), (1, 1)], [2, 1]),
+        lambda x: c.conv(
+            x, x.permute((1, 0, 2, 3)), [1, 1], [(0, 1), (1, 1)], [1, 2], 2),
         small(1, 2, 3, 2)),
     "scatter_add": (lambda g, i: c.scatter_add(g, [i], [3]), small(4, 2), ROWS - 1),
     "scatter_add: two axes": (

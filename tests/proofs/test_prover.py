@@ -15,7 +15,7 @@ from uopc.uop import BUILTIN_OPS, Ops, UOp, substitute
 
 DISCRETE = tuple(d for d in DTYPES.values() if not d.is_float)
 FLOAT_OPS = {op for op in BUILTIN_OPS if op.domain in ("positive", "nonzero")} | {
-    Ops.SIN, Ops.COS, Ops.EXP, Ops.EXP2, Ops.TANH,
+    Ops.SIN, Ops.COS, Ops.EXP, Ops.EXP2, Ops.TANH, Ops.FMA,
 }  # fmt: skip
 OPS = [op for op in BUILTIN_OPS if op.kind == "elementwise" and op not in FLOAT_OPS]
 NO_NUMBERS = (Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)  # but bools, perhaps

@@ -43,7 +43,7 @@ def elementwise() -> list[Tensor]:
     for dtype in DTYPES.values():
         x = array(3, 1001, dtype=dtype)
         made += [x.cast(other) for other in DTYPES.values()]
-        made += [x.T + x.T[::-1], (x < x.T.reshape(3, 1001)).where(x, x[::-1])]
+        made += [x.T.maximum(x.T[::-1]), (x < x.T.reshape(3, 1001)).where(x, x[::-1])]
         if dtype.is_float:
             made += [x.exp(), x.log(), x.sin(), x.cos(), x.tanh(), x.sqrt()]
     return made

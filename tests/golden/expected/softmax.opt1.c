@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) f32x4 uopc_fma_f32x4(f32x4 a, f32x4
 #elif defined(__AVX512F__) && 4 == 16
   return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4);
 #elif defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  f32x4 r;
+  f32x4 r = {0};
   for (int i = 0; i < 4; i++) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
   return r;
 #else
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) f32x4 uopc_select_f32x4(i32x4 mask,
   return (f32x4)((mask & (i32x4)a) | (~mask & (i32x4)b));
 }
 
-static inline __attribute__((always_inline)) f32x4 uopc_min_f32x4(f32x4 a, f32x4 b) {
+static inline __attribute__((always_inline)) f32x4 uopc_vmin_f32x4(f32x4 a, f32x4 b) {
 #if defined(__AVX512F__) && !defined(__clang__) && 4*4 == 64
   return __builtin_ia32_minps512_mask(a, b, a, -1, 4);
 #elif defined(__AVX__) && !defined(__clang__) && 4*4 == 32
@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) f32x4 uopc_min_f32x4(f32x4 a, f32x4
 #endif
 }
 
-static inline __attribute__((always_inline)) f32x4 uopc_max_f32x4(f32x4 a, f32x4 b) {
+static inline __attribute__((always_inline)) f32x4 uopc_vmax_f32x4(f32x4 a, f32x4 b) {
 #if defined(__AVX512F__) && !defined(__clang__) && 4*4 == 64
   return __builtin_ia32_maxps512_mask(a, b, a, -1, 4);
 #elif defined(__AVX__) && !defined(__clang__) && 4*4 == 32
@@ -78,8 +78,8 @@ static inline __attribute__((always_inline)) f32x4 uopc_scale_f32x4(f32x4 p, f32
 }
 
 static inline __attribute__((always_inline)) f32x4 uopc_exp_f32x4(f32x4 x) {
-  x = uopc_min_f32x4(uopc_splat_f32x4(89.0f), x);
-  x = uopc_max_f32x4(uopc_splat_f32x4(-104.0f), x);
+  x = uopc_vmin_f32x4(uopc_splat_f32x4(89.0f), x);
+  x = uopc_vmax_f32x4(uopc_splat_f32x4(-104.0f), x);
   f32x4 shifted = uopc_step_f32x4(x, uopc_splat_f32x4(0x1.715476p+0f), 12583166.0f), n = shifted-12583166.0f;
   f32x4 r = uopc_fma_f32x4(n, uopc_splat_f32x4(-0x1.62e4p-1f), x);
   r = uopc_fma_f32x4(n, uopc_splat_f32x4(-0x1.7f7d1cp-20f), r);

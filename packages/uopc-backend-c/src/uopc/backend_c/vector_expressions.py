@@ -160,7 +160,7 @@ class VectorExpressions:
         spelling = self.scalars.spelling(u)
         if not spelling.vector:
             return self._lane_by_lane(u, texts)
-        # Of what the spelling leaves out nothing is made: it would leave helpers unused.
+        # What the spelling leaves out is not made: clang warns of unused helpers.
         operands = [
             self._operand(s, texts[s], self.bits(u))
             if f"{{{k}}}" in spelling.vector

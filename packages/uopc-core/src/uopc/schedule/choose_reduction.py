@@ -127,6 +127,12 @@ def _levels(m: Model, x: Axis, extent: int) -> list[Step]:
 
 
 def _even(extent: int, size: int) -> int:
-    """A number near ``size`` that divides the extent, if there is one."""
-    near = [n for n in range(size // 2 + 1, 2 * size) if extent % n == 0]
-    return min(near, key=lambda n: abs(n - size), default=size)
+    """A number near ``size`` that divides the extent, if there is one.
+
+    Not all are tried: an extent may be anything up to 2**63.
+    """
+    for far in range(min(size, 4096)):
+        for n in (size - far, size + far):
+            if n > size // 2 and extent % n == 0:
+                return n
+    return size

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from uopc.schedule.axes import Split
 from uopc.schedule.contraction_blocks import (
+    PAYS_CYCLES,
     Blocks,
     Size,
     block_depth,
@@ -41,27 +42,27 @@ SMALL = 4096
 WASTE = 3
 """As are those of which most lanes would be empty."""
 
-# Cycles to pack an element: as vectors, or one by one; and to fetch it without that.
+# Cycles for an element: to pack it as vectors, or one by one; to fetch it where it is,
+# of the left factor and of the right one; to copy it with its border.
 VECTOR_COST = 0.5
+SINGLE_COST = 1.5
 DIRECT_COST = 0.15
+FETCH_COST = 0.05
 COPY_COST = 0.4
 
 FEW_ROWS = 24
 """So few use an element of the right factor too seldom for packing it."""
 FEW_TERMS = 16
 """Of so many at a time, all columns are read one after the other."""
-CLOSE = 1024
-FETCH_COST = 0.05
 TYPICAL_ROWS = 6
+"""Of a tile."""
+CLOSE = 1024
+"""Bytes: elements that are a multiple of it apart share few lines of a cache."""
 
 WINDOW_BYTES = 128 << 10
 """Of what is copied whole; more is packed instead,"""
 FEW = 8
 """if not even so many rounds of the terms fit."""
-
-PAYS_CYCLES = 20_000
-"""Less work than that, in cycles, is not split."""
-SINGLE_COST = 1.5
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,12 @@ def _digits(sink: UOp) -> list[Step]:
     number = fresh_number(sink)
     found: dict[UOp, Split] = {}
     for u in toposort([sink]):
-        if u.op in (Ops.FLOORDIV, Ops.FLOORMOD) and u.src[1].op is Ops.CONST:
-            r, size = u.src[0], int(u.src[1].value)
-            if r in loops and r not in found and size > 1 and r.arg.extent % size == 0:
+        if u.op not in (Ops.FLOORDIV, Ops.FLOORMOD) or u.src[1].op is not Ops.CONST:
+            continue
+        r = u.src[0]
+        if r in loops and r not in found:
+            size = int(u.src[1].value)
+            if size > 1 and r.arg.extent % size == 0:
                 found[r] = Split(r.arg.number, size, number + len(found))
     return [*found.values(), Simplify()] if found else []
 
@@ -162,6 +166,8 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
     inner = [r for r in c.reduced if r not in window.free]
     if most < min(free, FEW) or depth % extent(inner):
         return None
+    if len(window.free) > 1 and depth < extent(c.reduced):
+        return None  # passes might end at different loops
     if c.reduced[len(c.reduced) - len(inner) :] != tuple(inner):
         return None
     direct = _direct(c)
@@ -262,5 +268,5 @@ def _step(
     blocks, cycles = choose_blocks(size, c.accumulator.dtype, target)
     rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
     rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
-    parallel = rounds > 1 and cycles >= PAYS_CYCLES
+    parallel = rounds > 1 and cycles >= PAYS_CYCLES / 2
     return Contract(blocks, joined, not direct, right, target.fma, parallel)

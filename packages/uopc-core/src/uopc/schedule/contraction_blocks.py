@@ -18,7 +18,7 @@ MAX_DEPTH = 512
 WHOLE_ROWS = (4, 8)
 """Tiles of so many rows are packed as vectors of them, if these are near in memory."""
 ROUND_CYCLES = 3000  # what starting a round takes
-PAYS_CYCLES = 60_000  # less than that is not worth a second thread
+PAYS_CYCLES = 40_000  # less than that is not worth a second thread
 
 
 def ceil(a: int, b: int) -> int:

@@ -20,8 +20,9 @@ def compare(
     """What is wrong with each graph on a backend; "" where nothing is.
 
     Every value must be within its bounds at each level of UOPC_OPT, and the levels
-    must agree to the bit. All graphs run in one plan, which a backend compiles at
-    once; where that raises an error, each in one of its own, to find out whose it is.
+    must agree to the bit, but for the order of sums. All graphs run in one plan, which
+    a backend compiles at once; where that raises an error, each in one of its own, to
+    find out whose it is.
     """
     try:
         results = [run(graphs, backend, level) for level in levels]
@@ -83,10 +84,11 @@ def complaints(g: RandomGraph, values: Sequence[Array]) -> list[str]:
 def _disagreements(
     g: RandomGraph, first: Sequence[Array], other: Sequence[Array], what: str
 ) -> list[str]:
-    """Levels agree to the bit, but for float sums and products, which schedules reorder.
+    """Levels agree to the bit, but for float sums, whose order schedules change.
 
-    Functions are left out, too: of an argument that turns out constant, a C compiler
-    computes them itself, correctly rounded, and sees more constants when it unrolls.
+    Products are left out with them, and functions: of an argument that turns out
+    constant, a C compiler computes them itself, correctly rounded, and sees more
+    constants when it unrolls.
     """
     found = []
     for root, a, b in zip(g.roots, first, other, strict=True):
@@ -98,7 +100,7 @@ def _disagreements(
 
 def _is_exact(u: UOp) -> bool:
     if u.op is Ops.REDUCE or u.op is Ops.CONV:
-        return not u.dtype.is_float or u.op is Ops.REDUCE and u.arg[0] is Ops.MAX
+        return not u.dtype.is_float or (u.op is Ops.REDUCE and u.arg[0] is Ops.MAX)
     return u.op.exact or u.op is Ops.MAX or u.op.kind != "elementwise"
 
 

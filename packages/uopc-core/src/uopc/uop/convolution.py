@@ -210,6 +210,8 @@ def lowered(u: UOp, iota: OpDef, add: OpDef) -> UOp:
         return s.reshape([own[k] for k in kept]).expand(shape)
 
     total = (spread(left_lead, left) * spread(right_lead, right)).reduce(add, n + 1)
+    if math.prod(every[3 + 2 * n :]) == 1:
+        total += 0.0  # A sum starts at 0: of -0 alone, too, it is 0.
     total = total.reshape((*u.shape[:3], *(grid[0] * grid[1] for grid in grids)))
     return total if total.shape == u.shape else total.shrink([(0, m) for m in u.shape])
 

@@ -25,7 +25,7 @@ _ANY_VECTOR = """\
 """
 _TAIL = """\
 #elif defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-  {t} r;
+  {t} r = {{0}};
   for (int i = 0; i < {w}; i++) r[i] = __builtin_fma(a[i], b[i], c[i]);
   return r;
 #else
