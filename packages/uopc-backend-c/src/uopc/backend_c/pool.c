@@ -33,7 +33,7 @@ enum {
   /* 100 are 3 us of a Zen 3, where to wake a worker takes the caller 8 us or so, and
      the worker 20 more. The caller waits less long, because somebody else may need its
      processor to finish. */
-  SPINS_OF_WORKERS = 1500,
+  SPINS_OF_WORKERS = 6000,
   SPINS_OF_CALLER = 400,
   PATIENCE = 50000,    /* nanoseconds of waiting for a worker before looking after it */
   FAN = 2,             /* how many others one who is awake wakes */

@@ -56,6 +56,9 @@ FEW_TERMS = 16
 """Of so many at a time, all columns are read one after the other."""
 TYPICAL_ROWS = 6
 """Of a tile."""
+REACH = 50 << 12
+"""Bytes that the terms of a block are apart at most, to be read in place: a tile walks
+through all of them, and a core finds some 64 pages of memory at once."""
 CLOSE = 1024
 """Bytes: elements that are a multiple of it apart share few lines of a cache."""
 
@@ -228,9 +231,12 @@ def _stays(c: Contraction, target: Target) -> bool:
     if extent(c.rows) <= FEW_ROWS:
         return True
     step = moves(c.right, c.reduced[-1])
-    apart = step is not None and step * c.right.dtype.itemsize % CLOSE != 0
     near = _bytes_of_right(c)
-    return near <= target.l1 // 2 or (apart and near <= target.l2)
+    if near <= target.l1 // 2:
+        return True
+    apart = 0 if step is None else step * c.right.dtype.itemsize
+    reach = abs(apart) * min(block_depths([r.arg.extent for r in c.reduced]))
+    return apart % CLOSE != 0 and reach <= REACH and near <= target.l2
 
 
 def _bytes_of_right(c: Contraction) -> int:
