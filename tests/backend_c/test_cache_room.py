@@ -12,6 +12,7 @@ import pytest
 from uopc.backend_c import CProgram, cache, load, plans, room
 from uopc.backend_c.backend import spellings
 from uopc.backend_c.emit import UNIT_COST, plan_text
+from uopc.backend_c.target import current_target
 from uopc.cli import main
 from uopc.config import ConfigError, get, overriding
 from uopc.kernelize import make_plan
@@ -155,7 +156,8 @@ def test_the_entry_may_go_before_it_is_opened(monkeypatch: pytest.MonkeyPatch):
     x = new_buffer(np.arange(3, dtype=np.float32))
     backend = backend_named("c")
     plan, _ = make_plan([x * 2.0], None, backend.supports, backend.name)
-    build, removed = cache.build, []
+    current_target()  # so that its own question is answered
+    build, removed, before = cache.build, [], cache.stats.misses
 
     def unlucky(units: str, opt: int) -> Path:
         made = build(units, opt)
@@ -167,7 +169,7 @@ def test_the_entry_may_go_before_it_is_opened(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("uopc.backend_c.program.build", unlucky)
     assert CProgram(plan, spellings())
     assert removed
-    assert cache.stats.misses == 2
+    assert cache.stats.misses - before == 2
 
 
 # The command

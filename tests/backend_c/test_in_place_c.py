@@ -74,7 +74,7 @@ def test_a_large_update_in_place() -> None:
     np.testing.assert_allclose(p.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_one_pointer_serves_both_and_equal_updates_share_one_function() -> None:
+def test_one_pointer_serves_both_and_updates_share_one_loop() -> None:
     p, q, g = (new_buffer(np.zeros(6, np.float32)) for _ in range(3))
     roots = [p - g, q - g, p.flip((0,)) * 2.0, g - p]
     plan, inputs = make_plan(roots, None, homes={0: p, 1: q})
@@ -84,12 +84,9 @@ def test_one_pointer_serves_both_and_equal_updates_share_one_function() -> None:
     ]  # fmt: skip
     source = print_plan(plan, spellings())
     functions = re.findall(r"void (e_6\w*)\((.*)\) \{", source)
-    assert [text.count("restrict") for _, text in functions] == [2, 3, 2] or sorted(
-        text.count("restrict") for _, text in functions
-    ) == [2, 2, 3]
-    calls = re.findall(r"^  (e_6\w*)\(", source, re.M)
-    assert len(calls) == 4
-    assert len(set(calls)) == 3
+    # The others read what is written over, so they come first.
+    assert [text.count("restrict") for _, text in functions] == [4, 3]
+    assert len(re.findall(r"^  (e_6\w*)\(", source, re.M)) == 2
 
 
 def test_in_place_or_not_is_part_of_the_name_in_the_cache() -> None:
