@@ -200,12 +200,12 @@ def depth(root: UOp) -> int:
 
 
 def test_a_failure_is_told_with_the_small_program_and_its_line():
-    g = graph(2)
+    g = graph(4)
     assert compare([g], "interp", [1]) == [""]
     value = g.expected[0].value
     off = value ^ True if value.dtype == bool else value + 1
     wrong = replace(g, expected=(g.expected[0]._replace(value=off), *g.expected[1:]))
     (text,) = compare([wrong], "interp", [1])
     assert text.startswith("UOPC_OPT=1: root 0 is wrong in ")
-    assert "# random_graph(2)\n%0 = " in text
-    assert text.endswith("print(*compare([random_graph(2)], 'interp'))")
+    assert "# random_graph(4)\n%0 = " in text
+    assert text.endswith("print(*compare([random_graph(4)], 'interp'))")
