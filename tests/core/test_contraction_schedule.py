@@ -101,6 +101,30 @@ def test_blocks_in_both_directions(left: bool, right: RightKind) -> None:
     assert_same(sink, AVX2, step=step)
 
 
+@pytest.mark.parametrize("columns", [16, 19, 7])
+@pytest.mark.parametrize("depth", [8, 12, 7, 20])
+def test_columns_are_packed_in_square_blocks(columns: int, depth: int) -> None:
+    """Terms of passes, and columns, that are left over from blocks of 8 x 8."""
+    right = array(1, columns, 20).permute((1, 0)) * 2.0
+    sink = loops(matmul(array(0, 3, 20), right))
+    step = Contract(Blocks(3, 1, 8, depth, 1, 2), 1, False, "by terms", True, True)
+    assert_same(sink, AVX2, step=step)
+    assert eight_at_once(step.apply(sink)) == (columns >= 8 and depth >= 8)
+
+
+def eight_at_once(sink: UOp) -> bool:
+    """Whether a vector loop stores eight things that are read from global memory."""
+    return any(
+        u.op is Ops.END and len(u.src) == 9 and all(map(from_memory, u.src[1:]))
+        for u in toposort([sink])
+    )
+
+
+def from_memory(statement: UOp) -> bool:
+    reads = [u for u in statement.toposort() if u.op is Ops.INDEX]
+    return bool(reads) and all(u.src[0].arg.space == "global" for u in reads)
+
+
 def test_a_right_factor_of_few_rows_stays_where_it_is() -> None:
     step = assert_same(loops(matmul(array(0, 7, 5), array(1, 5, 32))), AVX2)
     assert step.right == "in place"

@@ -87,3 +87,39 @@ def test_every_step_keeps_the_meaning(seed: int, monkeypatch) -> None:
         for slot, stored in run_loops(sink, data).items():
             np.testing.assert_allclose(stored, expected[slot], 1e-4, 1e-4)
     assert "Simplify" in seen
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(40, 24), (17, 33), (3, 19, 16)])
+def test_a_transpose_is_made_in_square_blocks(
+    target: Target, shape: tuple[int, ...], monkeypatch
+) -> None:
+    """With rows, columns and rounds that are left over."""
+    monkeypatch.setattr(model, "PAYS_NS", 5)
+    monkeypatch.setattr(model, "ROUND_NS", 3)
+    turned = UOp.buffer(math.prod(shape), f32, 0).reshape(shape)
+    *batch, columns, rows = shape
+    order = (*range(len(batch)), len(batch) + 1, len(batch))
+    sink = rangeify([turned.permute(order) + 1.0], "k")
+    expected = run_loops(sink, made_up(sink))
+    for step in choose_schedule(sink, target):
+        sink = step.apply(sink)
+        check(toposort([sink]), "loops")
+    for slot, stored in run_loops(sink, made_up(sink)).items():
+        np.testing.assert_array_equal(stored, expected[slot])
+    square = [
+        u
+        for u in toposort([sink])
+        if u.op is Ops.END and len(u.src) - 1 == u.src[0].arg.extent > 1
+    ]
+    lanes = target.lanes(f32)
+    enough = rows >= (lanes if batch else 2 * lanes) and columns >= lanes
+    assert bool(square) == enough
+
+
+def test_blocks_of_much_work_are_not_copied() -> None:
+    """What an element takes is then more than its way."""
+    u = UOp.buffer(64 * 64, f32, 0).reshape((64, 64)).permute((1, 0))
+    for value, jams in ((u + 1.0, 1), (UOp(Ops.EXP, (UOp(Ops.EXP, (u,)),)), 0)):
+        steps = choose_schedule(rangeify([value], "k"), TARGETS[1])
+        assert [type(s).__name__ for s in steps].count("Jam") == jams

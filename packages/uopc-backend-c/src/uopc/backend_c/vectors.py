@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from uopc.backend_c.lanes import Lanes
 from uopc.backend_c.registers import is_lane
 from uopc.backend_c.scalars import Names, ScalarPrinter, forget
+from uopc.backend_c.transposition import print_blocks
 from uopc.backend_c.vector_expressions import (
     Uses,
     VectorExpressions,
@@ -58,6 +59,7 @@ class VectorPrinter:
                     f"a vector loop over {loop.arg} hands a value of "
                     f"{s.src[0].arg} on from lane to lane"
                 )
+        print_blocks(values, stores, names, uses, pad)
         for s in stores:
             self._store(s, values, names, uses, pad)
             forget(names, {s.src[0]})

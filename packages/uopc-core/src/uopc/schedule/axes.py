@@ -1,4 +1,4 @@
-"""Steps that regroup loops: merge, split, interchange, unroll, run in parallel."""
+"""Steps that regroup loops: merge, split, interchange, unroll, jam, run in parallel."""
 
 from __future__ import annotations
 
@@ -172,6 +172,37 @@ class Vectorize:
             if r.arg.extent % self.lanes == 1:  # that one is no vector
                 parts[-1:] = within(body, r, UOp.const(r.arg.extent - 1, r.dtype))
             return parts
+
+        return rewritten(sink, change)
+
+
+@dataclass(frozen=True)
+class Jam:
+    """The rounds of a loop become stores of the vector loop inside it.
+
+    Only where it has as many rounds as that one has lanes: of what is left over from
+    such blocks, the loop stays.
+    """
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"jam(ridx{self.number})"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            r, *body = u.src
+            if r.arg.number != self.number or len(body) != 1:
+                return None
+            if body[0].op is not Ops.END or body[0].src[0].op is not Ops.RANGE:
+                return None
+            lanes, *stores = body[0].src
+            if lanes.arg.kind == "serial" or lanes.arg.extent != r.arg.extent:
+                return None
+            places = (UOp.const(i, r.dtype) for i in range(r.arg.extent))
+            return [end(lanes, *(s for at in places for s in within(stores, r, at)))]
 
         return rewritten(sink, change)
 

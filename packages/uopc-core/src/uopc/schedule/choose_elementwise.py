@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from uopc.schedule.axes import Merge, Parallel, Reorder, Split, Vectorize
+from uopc.schedule.axes import Jam, Merge, Parallel, Reorder, Split, Vectorize
 from uopc.schedule.model import Axis, Model, merged
 from uopc.schedule.step import Step
 from uopc.uop import Ops
 
-BLOCK = 16  # rows and columns of the blocks in which a transpose is made
+STRIP = 16  # rows of a transpose that are made at a time: a line of memory
+JAMMED = 24  # operations an element; of more, so many copies would not be worth it
 
 
 def elementwise(m: Model) -> list[Step]:
@@ -24,6 +25,8 @@ def elementwise(m: Model) -> list[Step]:
     rounds = m.rounds()
     if rounds > 1 and independent(m):
         size = round_size(axes[0].extent, rounds, 64 if len(axes) == 1 else 1)
+        if across is not None and across == axes[0]:
+            size = _whole_strips(size, across.extent, m.lanes)
         inner = m.numbers.new()
         steps.append(Parallel(axes[0].number, size, inner))
         axes[0] = replace(axes[0], number=inner, extent=size)
@@ -32,9 +35,8 @@ def elementwise(m: Model) -> list[Step]:
     if not vector:
         return steps
     if across is not None:
-        steps += _blocked(m, axes, across)
-        axes[-1] = replace(axes[-1], number=m.numbers.last)
-    stream = across is None and _written(m) >= m.target.l3 // 2
+        return [*steps, *_blocked(m, axes, across)]
+    stream = _written(m) >= m.target.l3 // 2
     steps.append(Vectorize(axes[-1].number, m.lanes, m.numbers.new(), stream))
     return steps
 
@@ -52,6 +54,12 @@ def round_size(extent: int, rounds: int, align: int) -> int:
     if size >= align:
         size -= size % align
     return size
+
+
+def _whole_strips(size: int, extent: int, lanes: int) -> int:
+    """The size of a round in whole strips, or in blocks if there are few rows."""
+    strip = STRIP if extent >= 8 * STRIP else lanes
+    return size if extent < 2 * strip else max(strip, size - size % strip)
 
 
 def independent(m: Model) -> bool:
@@ -82,19 +90,25 @@ def _read_across(m: Model) -> Axis | None:
     inner = m.outputs[-1]
     for i in m.read:
         stride = inner.strides[i]
-        if stride is None or abs(stride) < BLOCK:
+        if stride is None or abs(stride) < m.lanes:
             continue
         for x in m.outputs[:-1]:
-            if x.strides[i] == 1 and x.extent >= BLOCK and inner.extent >= BLOCK:
+            if x.strides[i] == 1 and min(x.extent, inner.extent) >= m.lanes:
                 return x
     return None
 
 
 def _blocked(m: Model, axes: list[Axis], across: Axis) -> list[Step]:
-    """Blocks of rows and columns, the rows of a block inside."""
+    """Strips of rows, in square blocks of as many rows and columns as there are lanes.
+
+    A backend can read such a block as vectors, along memory, and transpose it.
+    """
     place = next(i for i, x in enumerate(axes) if x.number == across.number)
-    row, column = m.numbers.new(2), m.numbers.last
-    steps: list[Step] = [Split(across.number, BLOCK, row)]
-    steps += [Reorder(row, x.number) for x in axes[place + 1 : -1]]
-    steps += [Split(axes[-1].number, BLOCK, column)]
-    return [*steps, Reorder(row, axes[-1].number)]
+    strip, row, lane = m.numbers.new(), m.numbers.new(), m.numbers.new()
+    last, lanes = axes[-1].number, m.lanes
+    steps: list[Step] = [Split(across.number, STRIP, strip), Split(strip, lanes, row)]
+    for x in axes[place + 1 :]:
+        steps += [Reorder(row, x.number), Reorder(strip, x.number)]
+    steps += [Split(last, lanes, lane), Reorder(lane, strip), Reorder(lane, row)]
+    steps.append(Vectorize(lane, lanes, m.numbers.new()))
+    return [*steps, Jam(row)] if m.operations <= JAMMED else steps

@@ -29,6 +29,7 @@ from uopc.schedule.contraction_reads import (
     lane_loops,
     moves,
     rows_are_near,
+    turns,
 )
 from uopc.schedule.contraction_right import RightKind
 from uopc.schedule.contraction_window import Window, find_window
@@ -45,6 +46,7 @@ WASTE = 3
 # Cycles for an element: to pack it as vectors, or one by one; to fetch it where it is,
 # of the left factor and of the right one; to copy it with its border.
 VECTOR_COST = 0.5
+TURNED_COST = 0.6
 SINGLE_COST = 1.5
 DIRECT_COST = 0.15
 FETCH_COST = 0.05
@@ -199,6 +201,8 @@ def _packed(c: Contraction, target: Target) -> Step | None:
     reduced = tuple(r.arg.extent for r in c.reduced)
     right: RightKind = "by columns" if across else "by terms"
     depths, cost = block_depths(reduced), VECTOR_COST if across else SINGLE_COST
+    if not across and joined == 1 and turns(c, lanes):
+        cost = TURNED_COST
     if across and inner % lanes == 0 and _stays(c, target):
         right, cost = "in place", FETCH_COST * ceil(extent(c.rows), TYPICAL_ROWS)
         if _bytes_of_right(c) > target.l2:

@@ -13,6 +13,9 @@ from uopc.uop import Ops, UOp, substitute, toposort
 PADDING = 1.15
 """Vectors may be so much longer than the loop whose elements they hold."""
 
+TURNED = (4, 8)
+"""Bytes of elements that backends transpose in registers."""
+
 
 def extent(loops: Sequence[UOp]) -> int:
     """How often the innermost of some nested loops runs."""
@@ -63,6 +66,20 @@ def moves(value: UOp, r: UOp) -> int | None:
 def rows_are_near(c: Contraction) -> bool:
     """Whether neighbouring rows of the left factor are neighbours in memory."""
     return len(c.rows) == 1 and moves(c.left, c.rows[0]) == 1
+
+
+def turns(c: Contraction, lanes: int) -> bool:
+    """Whether vectors of columns are vectors of terms, transposed.
+
+    So it is if terms are neighbours in memory, and columns are not.
+    """
+    reads = [u for u in toposort([c.right]) if u.op is Ops.INDEX]
+    if any(len(u.src) != 2 or u.dtype.itemsize not in TURNED for u in reads):
+        return False
+    if min(c.columns[-1].arg.extent, c.reduced[-1].arg.extent) < lanes:
+        return False
+    apart, beside = moves(c.right, c.columns[-1]), moves(c.right, c.reduced[-1])
+    return beside == 1 and apart is not None and abs(apart) > 1
 
 
 def moved(value: UOp, changes: dict[UOp, UOp]) -> UOp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from uopc.schedule.contraction_reads import extent, moved, put
+from uopc.schedule.contraction_reads import extent, moved, put, turns
 from uopc.schedule.contraction_window import Coordinate, Window
 from uopc.schedule.nest import end, nested, read, store
 from uopc.uop import UOp
@@ -50,30 +50,77 @@ class Packed:
 
     def __init__(self, make: Builder, across: bool) -> None:
         self.make, self.across = make, across
+        self.turned = len(make.at.inner) == 1 and turns(make.c, make.b.lanes)
         self.size = make.b.wide * make.b.depth * make.at.width
 
     def fill(self, depth: int) -> list[UOp]:
         """See `Right`."""
-        make, at, b = self.make, self.make.at, self.make.b
+        make, b = self.make, self.make.b
         panel, v = make.loop(b.wide), make.loop(b.vectors)
-        lane = make.lane if self.across else make.loop(b.lanes)
-        columns, exists = at.column((make.first + panel) * b.vectors + v, lane)
         loops, k, where = make.terms(depth, True)
-
-        def element(k: UOp, where: Where) -> UOp:
-            place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
-            value = make.factor(make.c.right, {**columns, **where}, exists)
-            return store(make.right_buffer, place, value)
-
-        if self.across and not at.outer:  # rows of memory, from one end to the other
-            return nested([*loops, panel, v], [end(lane, element(k, where))])
         if self.across:
-            return nested([panel, v, *loops], [end(lane, element(k, where))])
-        body: list[UOp] = []
+            element = end(make.lane, self._element(panel, v, make.lane, k, where))
+            rows = not make.at.outer  # of memory, from one end to the other
+            around = [*loops, panel, v] if rows else [panel, v, *loops]
+            return nested(around, [element])
+        exists = self._column(panel, v, make.at.const(b.lanes - 1))[1]
+        if not (self.turned and loops[-1].arg.extent >= b.lanes):
+            body = self._by_terms(panel, v, loops, k, where)
+        elif exists is None:
+            body = self._by_blocks(panel, v, loops, k, where)
+        else:
+            edge = end(exists.logical_not(), *self._by_terms(panel, v, loops, k, where))
+            body = [end(exists, *self._by_blocks(panel, v, loops, k, where)), edge]
+        return nested([panel, v], body)
+
+    def _by_blocks(
+        self, panel: UOp, v: UOp, loops: list[UOp], k: UOp, where: Where
+    ) -> list[UOp]:
+        """As many terms as columns at a time, for a backend to transpose.
+
+        All columns exist. What is left of the terms are vectors.
+        """
+        make, lanes = self.make, self.make.b.lanes
+        *outer, last = loops
+        whole, rest = divmod(last.arg.extent, lanes)
+        step = make.loop(whole)
+        stores = [
+            self._element(panel, v, make.lane, *at, whole=True)
+            for at in (_at(k, where, {last: step * lanes + n}) for n in range(lanes))
+        ]
+        body = nested([*outer, step], [end(make.lane, *stores)])
+        if rest:
+            lane, term = make.loop(lanes), make.loop(rest, "vector")
+            at = _at(k, where, {last: term + whole * lanes})
+            element = self._element(panel, v, lane, *at, whole=True)
+            body += nested([lane, *outer, term], [element])
+        return body
+
+    def _by_terms(
+        self, panel: UOp, v: UOp, loops: list[UOp], k: UOp, where: Where
+    ) -> list[UOp]:
+        """Vectors of terms."""
+        make, body = self.make, []
+        lane = make.loop(make.b.lanes)
         for inner, spot in make.vectors_of(loops[-1]):
-            there = {r: moved(w, spot) for r, w in where.items()}
-            body += nested([*loops[:-1], *inner], [element(moved(k, spot), there)])
-        return nested([panel, v, lane], body)
+            element = self._element(panel, v, lane, *_at(k, where, spot))
+            body += nested([*loops[:-1], *inner], [element])
+        return [end(lane, *body)]
+
+    def _element(
+        self, panel: UOp, v: UOp, lane: UOp, k: UOp, where: Where, whole: bool = False
+    ) -> UOp:
+        """The store of an element; 0 for a column that might not exist and does not."""
+        make, at, b = self.make, self.make.at, self.make.b
+        columns, exists = self._column(panel, v, lane)
+        place = at.number(panel, b.depth, k, b.vectors, v, b.lanes, lane)
+        changes = {**columns, **where}
+        value = make.factor(make.c.right, changes, None if whole else exists)
+        return store(make.right_buffer, place, value)
+
+    def _column(self, panel: UOp, v: UOp, lane: UOp) -> tuple[Where, UOp | None]:
+        make = self.make
+        return make.at.column((make.first + panel) * make.b.vectors + v, lane)
 
     def terms(self, depth: int) -> tuple[list[UOp], list[tuple[UOp, Where]]]:
         """See `Right`."""
@@ -223,6 +270,11 @@ class Copied:
         free = [where[t] for t in inner if t in self.window.free]
         outer = [k // extent(inner)] if cut else []
         return read(make.right_buffer, self._place([*outer, *free], digits))
+
+
+def _at(k: UOp, where: Where, spot: Where) -> tuple[UOp, Where]:
+    """A term's number and place, with loops replaced."""
+    return moved(k, spot), {r: moved(w, spot) for r, w in where.items()}
 
 
 def right_factor(make: Builder, kind: RightKind, window: Window | None) -> Right:
