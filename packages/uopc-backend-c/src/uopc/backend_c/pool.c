@@ -3,7 +3,7 @@
    The rounds of a job are claimed one by one from a counter, by the caller and by the
    workers that are awake. The caller waits for the claimed rounds only: a worker that
    sleeps, or that another process keeps from running, delays nobody until it claims.
-   Whoever has nothing to do spins for some microseconds and then sleeps.
+   Whoever has nothing to do spins for a tenth of a millisecond and then sleeps.
 
    There is one pool per process and one job at a time. Who comes second, another
    thread or a task of the job itself, runs its rounds alone.
