@@ -65,7 +65,7 @@ def make_loops(ast: UOp, name: str, over: int | None = None) -> UOp:
 def schedule(sink: UOp, target: Target | None = None) -> Lowered:
     """A loop program with its schedule applied, step by step, unless UOPC_OPT is 0.
 
-    Each step is a pass of its own, ``schedule.1.blocked``; all of them together are the
+    Each step is a pass of its own, ``schedule.1.merge``; all of them together are the
     pass ``schedule``.
     """
     if not get("UOPC_OPT"):

@@ -6,7 +6,15 @@ from uopc.exports import on_demand
 from uopc.schedule.target import PLAIN, Target
 
 if TYPE_CHECKING:
-    from uopc.schedule.axes import Merge, Parallel, Reorder, Split, Unroll, Vectorize
+    from uopc.schedule.axes import (
+        Jam,
+        Merge,
+        Parallel,
+        Reorder,
+        Split,
+        Unroll,
+        Vectorize,
+    )
     from uopc.schedule.choose import choose_schedule
     from uopc.schedule.reduction import Blocks, Lanes, Outputs, Parts
     from uopc.schedule.step import Simplify, Step, apply_schedule
@@ -14,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLAIN",
     "Blocks",
+    "Jam",
     "Lanes",
     "Merge",
     "Outputs",
@@ -35,7 +44,7 @@ if not TYPE_CHECKING:
     __getattr__ = on_demand(
         __name__,
         {
-            "axes": "Merge Parallel Reorder Split Unroll Vectorize",
+            "axes": "Jam Merge Parallel Reorder Split Unroll Vectorize",
             "choose": "choose_schedule",
             "reduction": "Blocks Lanes Outputs Parts",
             "step": "Simplify Step apply_schedule",

@@ -8,12 +8,26 @@ from dataclasses import dataclass
 from uopc.schedule.nest import (
     end,
     fresh_slot,
+    is_loop,
     loop,
     rewritten,
     with_own,
     within,
 )
 from uopc.uop import Ops, UOp
+
+
+def _are_nested(u: UOp, outer: int, inner: int) -> bool:
+    """Whether a loop is numbered ``outer`` and has but the loop ``inner`` in it."""
+    if u.src[0].arg.number != outer or len(u.src) != 2 or not is_loop(u.src[1]):
+        return False
+    return bool(u.src[1].src[0].arg.number == inner)
+
+
+def _each_round(r: UOp, body: Sequence[UOp]) -> list[UOp]:
+    """The statements of every round of a loop."""
+    places = (UOp.const(i, r.dtype) for i in range(r.arg.extent))
+    return [s for place in places for s in within(body, r, place)]
 
 
 @dataclass(frozen=True)
@@ -30,12 +44,9 @@ class Merge:
         """See `Step`."""
 
         def change(u: UOp) -> Sequence[UOp] | None:
-            outer = u.src[0]
-            if outer.arg.number != self.outer or len(u.src) != 2:
+            if not _are_nested(u, self.outer, self.inner):
                 return None
-            if u.src[1].op is not Ops.END or u.src[1].src[0].arg.number != self.inner:
-                return None
-            inner, *body = u.src[1].src
+            outer, (inner, *body) = u.src[0], u.src[1].src
             n = inner.arg.extent
             both = loop(self.outer, outer.arg.extent * n, outer.dtype, outer.arg.kind)
             size = UOp.const(n, outer.dtype)
@@ -111,9 +122,7 @@ class Reorder:
         """See `Step`."""
 
         def change(u: UOp) -> Sequence[UOp] | None:
-            if u.src[0].arg.number != self.outer or len(u.src) != 2:
-                return None
-            if u.src[1].op is not Ops.END or u.src[1].src[0].arg.number != self.inner:
+            if not _are_nested(u, self.outer, self.inner):
                 return None
             inner, *body = u.src[1].src
             return [end(inner, end(u.src[0], *body))]
@@ -137,8 +146,7 @@ class Unroll:
             r, *body = u.src
             if r.arg.number != self.number:
                 return None
-            places = (UOp.const(i, r.dtype) for i in range(r.arg.extent))
-            return [s for place in places for s in within(body, r, place)]
+            return _each_round(r, body)
 
         return rewritten(sink, change)
 
@@ -196,13 +204,12 @@ class Jam:
             r, *body = u.src
             if r.arg.number != self.number or len(body) != 1:
                 return None
-            if body[0].op is not Ops.END or body[0].src[0].op is not Ops.RANGE:
+            if not is_loop(body[0]):
                 return None
             lanes, *stores = body[0].src
             if lanes.arg.kind == "serial" or lanes.arg.extent != r.arg.extent:
                 return None
-            places = (UOp.const(i, r.dtype) for i in range(r.arg.extent))
-            return [end(lanes, *(s for at in places for s in within(stores, r, at)))]
+            return [end(lanes, *_each_round(r, stores))]
 
         return rewritten(sink, change)
 
@@ -225,7 +232,7 @@ class Parallel:
         """See `Step`."""
         new: list[UOp] = []
         for s in sink.src:
-            if s.op is Ops.END and s.src[0].arg.number == self.number:
+            if is_loop(s) and s.src[0].arg.number == self.number:
                 r, *body = s.src
                 rounds, *rest = split(r, body, self.size, self.inner, "parallel")
                 # What rounds share with other statements they would share at once.

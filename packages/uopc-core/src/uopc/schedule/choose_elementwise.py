@@ -25,13 +25,12 @@ def elementwise(m: Model) -> list[Step]:
     rounds = m.rounds()
     if rounds > 1 and independent(m):
         size = round_size(axes[0].extent, rounds, 64 if len(axes) == 1 else 1)
-        if across is not None and across == axes[0]:
-            size = _whole_strips(size, across.extent, m.lanes)
-        inner = m.numbers.new()
-        steps.append(Parallel(axes[0].number, size, inner))
-        axes[0] = replace(axes[0], number=inner, extent=size)
-        if across is not None and across.number == m.outputs[0].number:
-            across = axes[0]
+        first, inner = axes[0], m.numbers.new()
+        if across == first:
+            size = _whole_strips(size, first.extent, m.lanes)
+        steps.append(Parallel(first.number, size, inner))
+        axes[0] = replace(first, number=inner, extent=size)
+        across = axes[0] if across == first else across
     if not vector:
         return steps
     if across is not None:

@@ -67,8 +67,13 @@ def within(statements: Sequence[UOp], r: UOp, position: UOp) -> list[UOp]:
     return substitute(statements, {r: position})
 
 
+def is_loop(u: UOp) -> bool:
+    """Whether a statement is a loop, and neither a store nor under a condition."""
+    return u.op is Ops.END and u.src[0].op is Ops.RANGE
+
+
 def rewritten(sink: UOp, change: Callable[[UOp], Sequence[UOp] | None]) -> UOp:
-    """The program with loops replaced: ``change`` gets each END, inner ones first.
+    """The program with loops replaced: ``change`` gets each one, inner ones first.
 
     It returns the statements that take its place, or None to leave it.
     """
@@ -78,7 +83,7 @@ def rewritten(sink: UOp, change: Callable[[UOp], Sequence[UOp] | None]) -> UOp:
             continue
         src = tuple(t for s in u.src for t in new.get(s, (s,)))
         made = u if src == u.src else UOp(u.op, src, u.arg)
-        replaced = change(made) if u.op is Ops.END else None
+        replaced = change(made) if is_loop(made) else None
         new[u] = (made,) if replaced is None else tuple(replaced)
     return new[sink][0]
 
