@@ -66,6 +66,14 @@ def prologue(m: int, k: int, n: int) -> UOp:
     return matmul(a * a + 1.0, (b < 0).where(b, b * 3.0))
 
 
+def wider(m: int, k: int, n: int) -> UOp:
+    """Two masks of doubles over sums of floats: gcc 12 fails at vectors of 64 bytes."""
+    x, sums = array(2, m, n).cast(f64), square(m, k, n).cast(f64)
+    zero = x.const_like(0.0)
+    inner = (x * x < 1).where(zero, sums)
+    return ((x < 0).where(zero, inner) + x).cast(f32)
+
+
 def convolution(
     shape: tuple[int, ...], out: int, kernel: int, stride: int = 1, pad: int = 1,
     dilation: int = 1, groups: int = 1,
@@ -89,6 +97,7 @@ PROGRAMS: dict[str, Callable[[], UOp]] = {
     "batched": lambda: batched(5, 30, 33, 35),
     "layer": lambda: layer(64, 100, 50),
     "prologue": lambda: prologue(40, 60, 50),
+    "wider": lambda: wider(50, 70, 91),
     "f64": lambda: square(50, 70, 90, f64),
     "bf16": lambda: square(50, 70, 90, bf16),
     "f16": lambda: square(50, 70, 90, f16),
@@ -186,7 +195,7 @@ def test_written_over_what_is_added(here: Target, tmp_path: Path) -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names x86 processors")
 @pytest.mark.parametrize("target", [SSE, AVX2, AVX512], ids=["sse", "avx2", "avx512"])
 def test_other_processors_compile(target: Target, tmp_path: Path) -> None:
-    names = ["odd", "f64", "bf16", "odd conv"]
+    names = ["odd", "f64", "wider", "bf16", "odd conv"]
     tiled = [before_and_after(name, target)[1] for name in names]
     assert compiled(source(tiled), tmp_path, "-O1", "-c", *FLAGS[target]).exists()
 

@@ -14,12 +14,13 @@ from uopc.dtype import DType, bf16, f16, f32, f64, i32
 from uopc.interp.loops import run_loops
 from uopc.kernelize import make_plan
 from uopc.rangeify import rangeify
-from uopc.schedule import Target, apply_schedule, contraction_blocks
+from uopc.schedule import Narrow, Target, apply_schedule, contraction_blocks
 from uopc.schedule import contraction as module
 from uopc.schedule.contraction import Contract, contraction
 from uopc.schedule.contraction_blocks import Blocks, Size, block_depths, choose_blocks
 from uopc.schedule.contraction_pattern import find_contraction
 from uopc.schedule.contraction_right import RightKind
+from uopc.schedule.nest import Addresses
 from uopc.spec import check
 from uopc.uop import Ops, UOp, toposort
 
@@ -57,8 +58,7 @@ def assert_same(
     """The schedule, or else one step, keeps the meaning. Returns the last step."""
     steps = contraction(sink, target) if step is None else [step]
     assert steps is not None
-    step = steps[-1]
-    assert isinstance(step, Contract)
+    step = next(s for s in steps if isinstance(s, Contract))
     after = apply_schedule(sink, steps)
     check(toposort([after]), "loops")
     rng = np.random.default_rng(0)
@@ -194,6 +194,28 @@ def test_what_feeds_it_and_what_follows() -> None:
         (1, 9, 3)
     ).expand((7, 9, 3))
     assert_same(loops(three.reduce(Ops.ADD, 1)), AVX2)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_follows_in_wider_types_is_in_narrower_vectors(target: Target) -> None:
+    """No vector of doubles is wider than a register, whatever the sums are."""
+    x = matmul(array(0, 7, 3), array(1, 3, 37)).cast(f64)
+    y = array(2, 7, 37).cast(f64)
+    sink = loops(((x < 0) & (y < 1)).where(x.const_like(0.0), x * y).cast(f32))
+    assert_same(sink, target)
+    steps = contraction(sink, target)
+    assert steps is not None and any(isinstance(s, Narrow) for s in steps)
+    after = apply_schedule(sink, steps)
+    vectors = [u for u in toposort([after]) if u.op is Ops.END and is_vector(u)]
+    assert len(vectors) > 3
+    for u in vectors:
+        width = Addresses(u.src[1:]).widest([u.src[0]])
+        assert u.src[0].arg.extent * width <= target.vector_bytes
+
+
+def is_vector(u: UOp) -> bool:
+    """Whether a statement is a loop over lanes."""
+    return u.src[0].op is Ops.RANGE and u.src[0].arg.kind == "vector"
 
 
 def test_written_over_what_it_adds_to() -> None:

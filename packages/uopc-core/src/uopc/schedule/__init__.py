@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from uopc.schedule.axes import (
         Jam,
         Merge,
+        Narrow,
         Parallel,
         Reorder,
         Split,
@@ -25,6 +26,7 @@ __all__ = [
     "Jam",
     "Lanes",
     "Merge",
+    "Narrow",
     "Outputs",
     "Parallel",
     "Parts",
@@ -44,7 +46,7 @@ if not TYPE_CHECKING:
     __getattr__ = on_demand(
         __name__,
         {
-            "axes": "Jam Merge Parallel Reorder Split Unroll Vectorize",
+            "axes": "Jam Merge Narrow Parallel Reorder Split Unroll Vectorize",
             "choose": "choose_schedule",
             "reduction": "Blocks Lanes Outputs Parts",
             "step": "Simplify Step apply_schedule",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from uopc.schedule.nest import (
+    Addresses,
     end,
     fresh_slot,
     is_loop,
@@ -182,6 +183,43 @@ class Vectorize:
             return parts
 
         return rewritten(sink, change)
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """Vectors of values too wide for a register become several, one after the other.
+
+    A compiler would do so as well, but gcc 12 then compares lane by lane.
+    """
+
+    vector_bytes: int
+
+    def __str__(self) -> str:
+        return f"narrow({self.vector_bytes} bytes)"
+
+    def apply(self, sink: UOp) -> UOp:
+        """See `Step`."""
+
+        def change(u: UOp) -> Sequence[UOp] | None:
+            r, *body = u.src
+            if r.arg.kind not in ("vector", "stream"):
+                return None
+            width = Addresses(body).widest([r])
+            if r.arg.extent * width <= self.vector_bytes:
+                return None
+            return list(_narrowed(r, body, max(1, self.vector_bytes // width)))
+
+        return rewritten(sink, change)
+
+
+def _narrowed(r: UOp, body: Sequence[UOp], lanes: int) -> Iterator[UOp]:
+    for start in range(0, r.arg.extent, lanes):
+        count = min(lanes, r.arg.extent - start)
+        if count == 1:
+            yield from within(body, r, UOp.const(start, r.dtype))
+        else:
+            part = loop(r.arg.number, count, r.dtype, r.arg.kind)
+            yield end(part, *within(body, r, part + start if start else part))
 
 
 @dataclass(frozen=True)

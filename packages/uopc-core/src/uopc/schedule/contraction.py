@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from uopc.schedule.axes import Split
+from uopc.schedule.axes import Narrow, Split
 from uopc.schedule.contraction_blocks import (
     PAYS_CYCLES,
     Blocks,
@@ -33,7 +33,7 @@ from uopc.schedule.contraction_reads import (
 )
 from uopc.schedule.contraction_right import RightKind
 from uopc.schedule.contraction_window import Window, find_window
-from uopc.schedule.nest import fresh_number, output_loops
+from uopc.schedule.nest import Addresses, fresh_number, output_loops
 from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp, toposort
@@ -133,9 +133,17 @@ def contraction(sink: UOp, target: Target) -> list[Step] | None:
     if window is not None:
         step = _copied(found, window, target)
         if step is not None:
-            return [*splits, step]
+            return [*splits, step, *_narrowed(sink, found, target)]
     step = _packed(found, target)
-    return None if step is None else [*splits, step]
+    if step is None:
+        return None
+    return [*splits, step, *_narrowed(sink, found, target)]
+
+
+def _narrowed(sink: UOp, c: Contraction, target: Target) -> list[Step]:
+    """Vectors are as long as suits the sums. What follows may be wider, as f64 is."""
+    wide = Addresses(sink.src).widest() > c.accumulator.dtype.itemsize
+    return [Narrow(target.vector_bytes)] if wide else []
 
 
 def _digits(sink: UOp) -> list[Step]:

@@ -145,15 +145,9 @@ def model(sink: UOp, target: Target, numbers: Numbers) -> Model | None:
         tuple(accesses),
         _operations(sink),
         rounding,
-        _width(sink, addresses),
+        max(4, addresses.widest()),
         numbers,
     )
-
-
-def _width(sink: UOp, addresses: Addresses) -> int:
-    values = (u for u in toposort([sink], _values) if u.op.kind != "loop")
-    moving = (u.dtype.itemsize for u in values if addresses.ranges[u])
-    return max([4, *moving])
 
 
 def _values(u: UOp) -> tuple[UOp, ...]:

@@ -156,6 +156,23 @@ class Addresses:
         walk = toposort(self.statements, self._values)
         return {u for u in walk if u.op is Ops.RANGE}
 
+    def widest(self, loops: Iterable[UOp] | None = None) -> int:
+        """Bytes of the widest type that is computed with, not counting addresses.
+
+        Of what changes in one of ``loops``, or in any; 0 if nothing does.
+        """
+        values = (u for u in toposort(self.statements, self._values))
+        wanted = None if loops is None else frozenset(loops)
+        return max(
+            (
+                u.dtype.itemsize
+                for u in values
+                if u.op.kind != "loop"
+                and (self.ranges[u] if wanted is None else self.ranges[u] & wanted)
+            ),
+            default=0,
+        )
+
     def _values(self, u: UOp) -> tuple[UOp, ...]:
         if u.op in (Ops.INDEX, Ops.STORE):
             return u.src[:1] + u.src[2:]
