@@ -99,6 +99,25 @@ def fill(text: str, constants: Mapping[str, str]) -> str:
     return text
 
 
+def pairs(p: str, x: str, square: str, coefficients: Sequence[str]) -> str:
+    """Statements that leave a polynomial in ``p``, in half as many steps as `horner`.
+
+    Pairs of terms are independent of each other (Estrin, 1960). That counts where a
+    processor cannot look far enough ahead to compute several vectors at once.
+    """
+    low = list(reversed(coefficients))
+    terms = [
+        f"uopc_step_{{t}}(uopc_splat_{{t}}({b}), {x}, {a})"
+        for a, b in zip(low[::2], low[1::2], strict=False)
+    ]
+    if len(low) % 2:
+        terms.append(f"uopc_splat_{{t}}({low[-1]})")
+    *others, first = terms
+    lines = [f"  {{t}} {p} = {first};"]
+    lines += [f"  {p} = uopc_fma_{{t}}({p}, {square}, {t});" for t in reversed(others)]
+    return "\n".join(lines)
+
+
 def horner(x: str, coefficients: Sequence[str]) -> str:
     """Statements that leave a polynomial in ``p``; the highest power comes first."""
     first, *others = coefficients
