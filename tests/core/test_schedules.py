@@ -11,9 +11,18 @@ import pytest
 from uopc.dtype import f32, f64, i32
 from uopc.interp import run_loops
 from uopc.rangeify import rangeify
-from uopc.schedule import PLAIN, Target, choose_schedule, model
+from uopc.schedule import (
+    PLAIN,
+    Reorder,
+    Split,
+    Target,
+    Unroll,
+    choose_reduction,
+    choose_schedule,
+    model,
+)
 from uopc.spec import check
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import OpDef, Ops, UOp, toposort
 
 # Small caches make schedules for much data out of little.
 TARGETS = [
@@ -115,6 +124,33 @@ def test_a_transpose_is_made_in_square_blocks(
     lanes = target.lanes(f32)
     enough = rows >= (lanes if batch else 2 * lanes) and columns >= lanes
     assert bool(square) == enough
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX])
+@pytest.mark.parametrize("shape", [(150, 48), (37, 45), (3, 64)])
+def test_rows_of_far_memory_are_taken_together(
+    op: OpDef, shape: tuple[int, ...], monkeypatch
+) -> None:
+    """Each accumulator gets several rows' terms at once, in their order: same bits."""
+    monkeypatch.setattr(choose_reduction, "GROUPS", 1)
+    monkeypatch.setattr(choose_reduction, "SHORT", 2)
+    array = UOp.buffer(math.prod(shape), f32, 0).reshape(shape)
+    before = after = rangeify([array.permute((1, 0)).reduce(op, 1)], "k")
+    steps = choose_schedule(before, Target(32, 16, True, 64, 128, 256, 1))
+    (rows,) = (s for s in steps if isinstance(s, Split))
+    assert Unroll(rows.inner) in steps
+    for step in steps:
+        after = step.apply(after)
+        if not isinstance(step, (Split, Reorder, Unroll)):
+            before = step.apply(before)
+        check(toposort([after]), "loops")
+    data = made_up(before)
+    for slot, stored in run_loops(after, data).items():
+        np.testing.assert_array_equal(stored, run_loops(before, data)[slot])
+    several = [
+        u for u in toposort([after]) if u.op is Ops.END and len(u.src) > rows.size
+    ]
+    assert several or shape[0] < rows.size
 
 
 def test_blocks_of_much_work_are_not_copied() -> None:

@@ -21,6 +21,7 @@ from uopc.backend_c.spelling import Spelling
 from uopc.backend_c.types import C_TYPES, INLINE, between, c_literal
 from uopc.backend_c.vector_math import VECTOR_MATH
 from uopc.backend_c.vector_math.fma import FMA
+from uopc.backend_c.vector_math.lanes import MAX, SELECT, fill
 from uopc.dtype import DTYPES, DType
 from uopc.simplify import Bounds
 from uopc.uop import Literal, OpDef, Ops, UOp
@@ -208,26 +209,35 @@ def _saturating(source: DType, target: DType) -> Spelling:
     )
 
 
+# The larger one as processors have it is ``b`` if one of them is NaN.
+_FLOAT_MAX = """\
+{t} uopc_max_{t}({t} a, {t} b) {{
+  return uopc_select_{t}(({m})(a != a), a, uopc_vmax_{t}(a, b));
+}}
+"""
+_INT_MAX = """\
+{t} uopc_max_{t}({t} a, {t} b) {{
+  {m} first = ({m})(a > b);
+  return ({t})((({m})a & first) | (({m})b & ~first));
+}}
+"""
+
+
 def _max(u: UOp, bounds: Bounds) -> Spelling:
-    nan = " || a != a" if u.dtype.is_float else ""
-    first = "({m})(a > b) | ({m})(a != a)" if u.dtype.is_float else "({m})(a > b)"
-    vector = Spelling(
-        "",
-        vector="uopc_max_{t}({0},{1})",
-        vector_helper=f"{INLINE}{{t}} uopc_max_{{t}}({{t}} a, {{t}} b) {{{{\n"
-        f"  {{m}} first = {first};\n"
-        "  return ({t})((({m})a & first) | (({m})b & ~first));\n"
-        "}}\n",
-    )
-    if u.dtype.kind == "bool":
-        vector = Spelling("", vector="({0}|{1})")
-    return Spelling(
-        "uopc_max_{n}({0},{1})",
+    nan, helpers = "", [INLINE + _INT_MAX]
+    if u.dtype.is_float:
+        size, kind = ("4", "ps") if u.dtype.bits == 32 else ("8", "pd")
+        larger = fill(MAX, {"SIZE": size, "KIND": kind})
+        nan, helpers = " || a != a", [SELECT, larger, INLINE + _FLOAT_MAX]
+    scalar = (
         "static inline {t} uopc_max_{n}({t} a, {t} b) {{\n"
         f"  return a > b{nan} ? a : b;\n"
-        "}}\n",
-        vector.vector,
-        vector.vector_helper,
+        "}}\n"
+    )
+    if u.dtype.kind == "bool":
+        return Spelling("uopc_max_{n}({0},{1})", scalar, "({0}|{1})")
+    return Spelling(
+        "uopc_max_{n}({0},{1})", scalar, "uopc_max_{t}({0},{1})", tuple(helpers)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from uopc.schedule.axes import Merge, Parallel, Unroll, Vectorize
+from uopc.schedule.axes import Merge, Parallel, Reorder, Split, Unroll, Vectorize
 from uopc.schedule.choose_elementwise import can_vectorize, independent, round_size
 from uopc.schedule.model import Axis, Model, merged
 from uopc.schedule.reduction import Blocks, Lanes, Outputs, Parts
@@ -16,6 +16,7 @@ CHAIN = 32
 GROUPS = 4  # vectors of accumulators, as an addition takes some cycles
 SHORT = 8  # a reduction this short is written out
 TABLE = 1 << 14  # sums of parts that are kept
+ROWS = 4  # of terms, in which that many outputs are computed at once
 PAGE = 4096  # bytes of neighbouring outputs computed at once from far memory
 
 
@@ -55,7 +56,20 @@ def _by_outputs(m: Model) -> list[Step]:
         steps.append(Unroll(spread))
     if math.prod(x.extent for x in m.reduced) <= SHORT:
         return steps + [Unroll(x.number) for x in m.reduced]
-    return steps + _blocks(m, 1)
+    steps += _blocks(m, 1)
+    if width > GROUPS * m.lanes:
+        last = steps[-1]
+        number = last.inner if isinstance(last, Blocks) else m.reduced[-1].number
+        steps += _together(number, spread, m.numbers.new())
+    return steps
+
+
+def _together(number: int, spread: int, row: int) -> list[Step]:
+    """Rows of terms from far memory at once: an accumulator is loaded for all of them.
+
+    They are read from several pages, which the processor fetches ahead of time.
+    """
+    return [Split(number, ROWS, row), Reorder(row, spread), Unroll(row)]
 
 
 def _width(m: Model) -> int:
