@@ -86,7 +86,9 @@ def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, flo
     lanes = target.lanes(dtype)
     most = min(PANEL_BYTES, target.l2 * 5 // 16)
     found: list[tuple[float, Blocks]] = []
-    for rows, vectors in _tiles(size, target.registers):
+    # Of windows, vectors are anywhere: gcc does not manage with the last register.
+    registers = target.registers - bool(size.window)
+    for rows, vectors in _tiles(size, registers):
         tiles = ceil(size.rows, rows), ceil(size.vectors, vectors)
         for (high, wide), depth in itertools.product(_shapes(*tiles), size.depths):
             blocks = Blocks(rows, vectors, lanes, depth, high, wide)
@@ -120,9 +122,10 @@ def block_depth(reduced: Sequence[int], most_terms: int) -> int:
 
 def _tiles(size: Size, registers: int) -> Iterator[tuple[int, int]]:
     """Tiles whose sums, operands and one more value fit the registers."""
-    usual = ((6, 4), (14, 2), (8, 3)) if registers >= 32 else ((6, 2), (4, 3))
+    usual = ((6, 4), (14, 2), (8, 3)) if registers > 16 else ((6, 2), (4, 3))
     for rows, vectors in usual:
-        if size.rows >= rows and size.vectors >= vectors:
+        fits = (rows + 1) * vectors < registers
+        if fits and size.rows >= rows and size.vectors >= vectors:
             yield rows, vectors
     # What is narrower than these gets a tile of its own.
     # No more than eight rows: often as many lines as there may be of one kind in the
