@@ -194,6 +194,7 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
         (depth,),
         window.area * free * COPY_COST,
         panels=False,
+        ahead=not direct and rows_are_near(c),
     )
     return _step(c, size, 1, direct, "whole", target)
 
@@ -224,6 +225,7 @@ def _packed(c: Contraction, target: Target) -> Step | None:
         cost,
         depths,
         panels=right != "in place",
+        ahead=not direct and rows_are_near(c),
     )
     step = _step(c, size, joined, direct, right, target)
     b = step.blocks

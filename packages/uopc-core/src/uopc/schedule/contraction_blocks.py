@@ -41,6 +41,7 @@ class Size:
         window: cycles to copy the right factor as a whole, for each block.
         depths: terms of a block: what there is to choose from.
         panels: whether the right factor is packed.
+        ahead: whether the left factor is, for all tiles of a block at once.
     """
 
     batch: int
@@ -53,6 +54,7 @@ class Size:
     depths: tuple[int, ...]
     window: float = 0
     panels: bool = True
+    ahead: bool = False
 
     @property
     def depth(self) -> int:
@@ -159,6 +161,8 @@ def _fits(size: Size, b: Blocks, itemsize: int, most: int) -> bool:
     wide = b.wide * b.vectors * b.lanes * itemsize
     smallest = b.wide == 1
     if size.panels and wide * b.depth > most and not smallest:
+        return False
+    if size.ahead and b.high * b.rows * b.depth * itemsize > most:
         return False
     high = b.high if b.depth < size.depth else 1
     return wide * high * b.rows <= most

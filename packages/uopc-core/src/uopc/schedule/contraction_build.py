@@ -110,6 +110,7 @@ class Builder:
     ) -> None:
         self.at, self.b, self.c = layout, layout.b, layout.c
         self.direct, self.fma = direct, fma
+        self.ahead = not direct and rows_are_near(self.c)
         self.numbers = fresh_number(sink)
         b, at = self.b, layout
         self.lane = self.loop(b.lanes, "vector")
@@ -119,7 +120,7 @@ class Builder:
         sizes = (
             b.wide * at.kept * b.rows * at.width,
             self.right.size,
-            b.rows * b.depth,
+            b.rows * b.depth * (b.high if self.ahead else 1),
         )
         self.sums, self.right_buffer, self.left = (
             UOp.buffer(n, dtype, slot + i, space="local") for i, n in enumerate(sizes)
@@ -141,15 +142,15 @@ class Builder:
         self.top = rounds // at.across % at.down * self.b.high  # in tiles
         self.first = rounds % at.across * self.b.wide
         if at.passes == 1:
-            return [end(rounds, *self.right.fill(at.depth), self.strips(at.depth))]
+            return [end(rounds, *self.fill(at.depth), self.strips(at.depth))]
         full, rest = divmod(at.depth, self.b.depth)
         number = self.loop(full)
         self.start = number * self.b.depth
-        body = [*self.right.fill(self.b.depth), self.strips(self.b.depth)]
+        body = [*self.fill(self.b.depth), self.strips(self.b.depth)]
         statements = [*self.zeros(), end(number, *body)]
         if rest:
             self.start = at.const(full * self.b.depth)
-            statements += [*self.right.fill(rest), self.strips(rest)]
+            statements += [*self.fill(rest), self.strips(rest)]
         tile = self.loop(self.b.high)
         finish = end(tile, *self.existing(tile, [self.finish(tile)]))
         return [end(rounds, *statements, finish)]
@@ -209,14 +210,32 @@ class Builder:
         new = put(value, {**self.base, **changes}, condition)
         return new if new.dtype is self.sums.dtype else new.cast(self.sums.dtype)
 
+    def fill(self, depth: int) -> list[UOp]:
+        """The factors of a pass, as far as they are packed before its tiles."""
+        if not self.ahead:
+            return self.right.fill(depth)
+        tile = self.loop(self.b.high)
+        return [*self.right.fill(depth), *self.pack_left(tile, depth)]
+
     def pack_left(self, tile: UOp, depth: int) -> list[UOp]:
-        """A strip of the left factor: by term, by row."""
+        """A strip of the left factor: by term, by row.
+
+        Or the strips of all tiles of the block, where rows are near in memory: then
+        whole lines of it are read.
+        """
         rows, (loops, k, where) = self.b.rows, self.terms(depth, True)
-        beside = rows_are_near(self.c)
-        i = self.loop(rows, "vector" if beside and rows in WHOLE_ROWS else "serial")
-        place = self.at.number(k, rows, i)
-        body = [store(self.left, place, self.left_at(tile, i, where))]
-        return nested([*loops, i] if beside else [i, *loops], body)
+        whole = self.ahead and rows in WHOLE_ROWS
+        i = self.loop(rows, "vector" if whole else "serial")
+        body = [store(self.left, self.place(tile, k, i), self.left_at(tile, i, where))]
+        if not self.ahead:
+            return nested([i, *loops], body)
+        return nested([*loops, tile], self.existing(tile, [end(i, *body)]))
+
+    def place(self, tile: UOp, k: UOp, i: UOp | int) -> UOp:
+        """Where the packed left factor has a term of a row."""
+        if self.ahead:
+            return self.at.number(tile, self.b.depth, k, self.b.rows, i)
+        return self.at.number(k, self.b.rows, i)
 
     def left_at(self, tile: UOp, i: UOp | int, where: dict[UOp, UOp]) -> UOp:
         """The left factor in row ``i`` of a tile of the block."""
@@ -228,7 +247,8 @@ class Builder:
     def strips(self, depth: int) -> UOp:
         """Some rows of a block at a time."""
         tile = self.loop(self.b.high)
-        body = [] if self.direct else self.pack_left(tile, depth)
+        packed = self.direct or self.ahead
+        body = [] if packed else self.pack_left(tile, depth)
         body.append(self.tiles(tile, depth))
         if self.at.passes == 1:
             body.append(self.finish(tile))
@@ -297,7 +317,7 @@ class Builder:
         left = (
             self.left_at(tile, i, where)
             if self.direct
-            else read(self.left, self.at.number(k, self.b.rows, i))
+            else read(self.left, self.place(tile, k, i))
         )
         right = self.right.vector(panel, v, k, where)
         if self.fma:
