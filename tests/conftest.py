@@ -30,4 +30,4 @@ def pytest_runtest_setup() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """For the folders `fuzz` and `oracle`."""
     what = "random programs to run: FIRST:COUNT"
-    parser.addoption("--fuzz", default="0:2000", help=what)
+    parser.addoption("--fuzz", default="0:1000", help=what)

@@ -105,8 +105,8 @@ def test_blocks_in_both_directions(left: bool, right: RightKind) -> None:
 @pytest.mark.parametrize("tile", [4, 3])
 def test_rows_that_are_near_are_packed_for_a_whole_block(rows: int, tile: int) -> None:
     left = array(0, 5, rows).permute((1, 0)) * 2.0
-    sink = loops(matmul(left, array(1, 5, 40)))
-    step = Contract(Blocks(tile, 2, 8, 2, 2, 2), 1, True, "by columns", True, True)
+    sink = loops(matmul(left, array(1, 5, 16)))
+    step = Contract(Blocks(tile, 1, 8, 2, 2, 1), 1, True, "by columns", True, True)
     assert_same(sink, AVX2, step=step)
     packed = [u for u in toposort([step.apply(sink)]) if u.op is Ops.BUFFER]
     assert 2 * tile * 2 in [u.arg.size for u in packed if u.arg.space == "local"]
