@@ -2,9 +2,10 @@
 
 A round computes one block of the result by itself. It packs a block of the right
 factor, panel by panel, whatever expression that is; then, for a few rows at a time, a
-strip of the left one, unless that can be read where it is. A tile keeps its sums in
-registers while it runs over the terms. What is done with the sums follows while they
-are in the nearest cache.
+strip of the left one, unless that can be read where it is, or all of its strips at once
+where neighbouring rows are neighbours in memory. A tile keeps its sums in registers
+while it runs over the terms. What is done with the sums follows while they are in the
+nearest cache.
 """
 
 from __future__ import annotations
