@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -142,6 +143,15 @@ def test_threads_read_what_another_writes_over() -> None:
     assert not wrong
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where a shell runs this in its background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_applies_an_update_once_or_not_at_all() -> None:
     n = 300_000
     p = Tensor(np.zeros(n, np.float32))
