@@ -145,7 +145,7 @@ def test_threads_read_what_another_writes_over() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt, also where a shell runs this in its background."""
+    """SIGINT raises KeyboardInterrupt, also in a background job of a shell."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
