@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +19,16 @@ from loop_programs import Array, compiled, run_native, source
 from uopc.backend_c.target import current_target
 from uopc.composite import matmul
 from uopc.composite.convolution import conv
+from uopc.config import overriding
 from uopc.dtype import DType, bf16, f16, f32, f64
 from uopc.kernelize import make_plan
 from uopc.rangeify import rangeify
+from uopc.runtime import validate
 from uopc.schedule import Target, apply_schedule, choose_schedule
 from uopc.schedule.contraction import Contract, contraction
 from uopc.schedule.contraction_blocks import Blocks
 from uopc.schedule.step import Simplify
+from uopc.tensor import Tensor
 from uopc.uop import Ops, UOp, substitute, toposort
 
 SSE = Target()
@@ -67,7 +71,7 @@ def prologue(m: int, k: int, n: int) -> UOp:
 
 
 def wider(m: int, k: int, n: int) -> UOp:
-    """Two masks of doubles over sums of floats: gcc 12 fails at vectors of 64 bytes."""
+    """Two masks of doubles over sums of floats: gcc 12 fails at wide vectors."""
     x, sums = array(2, m, n).cast(f64), square(m, k, n).cast(f64)
     zero = x.const_like(0.0)
     inner = (x * x < 1).where(zero, sums)
@@ -200,12 +204,29 @@ def test_other_processors_compile(target: Target, tmp_path: Path) -> None:
     assert compiled(source(tiled), tmp_path, "-O1", "-c", *FLAGS[target]).exists()
 
 
+def test_the_strictest_check_runs_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a small contraction, whose last tile is under a condition."""
+    compared = []
+
+    def noted(*args: Any) -> bool:
+        compared.append(all_near(*args))
+        return compared[-1]
+
+    all_near = validate._all_near
+    monkeypatch.setattr(validate, "_all_near", noted)
+    a, b = np.ones((16, 16), np.float32), np.full((16, 17), 2, np.float32)
+    with overriding(UOPC_CHECK=3, UOPC_OPT=1):
+        product = Tensor(a) @ Tensor(b)
+        assert (product.numpy() == 32).all()
+    assert len(compared) > 2 and all(compared)
+
+
 def test_shapes_share_their_tiles() -> None:
     """The same tile of other packed factors is the same function."""
     found: list[list[str]] = []
     for i, (m, k, n) in enumerate([(96, 64, 66), (192, 32, 130), (48, 48, 322)]):
         blocks = Blocks(6, 2, 8, k, 4 + i, 5 + i)
-        step = Contract(blocks, 1, True, "by columns", True, True)
+        step = Contract(blocks, 1, "by strips", "by columns", True, True)
         steps = [step, Simplify()]
         text = source([apply_schedule(loops(prologue(m, k, n), f"mm{i}"), steps)])
         found.append(re.findall(r"^static .* void (uopc_tile_\w+)", text, re.M))

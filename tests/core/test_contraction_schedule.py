@@ -18,9 +18,10 @@ from uopc.schedule import Narrow, Target, apply_schedule, contraction_blocks
 from uopc.schedule import contraction as module
 from uopc.schedule.contraction import Contract, contraction
 from uopc.schedule.contraction_blocks import Blocks, Size, block_depths, choose_blocks
+from uopc.schedule.contraction_build import LeftKind
 from uopc.schedule.contraction_pattern import find_contraction
 from uopc.schedule.contraction_right import RightKind
-from uopc.schedule.nest import Addresses
+from uopc.schedule.nest import Addresses, is_local
 from uopc.spec import check
 from uopc.uop import Ops, UOp, toposort
 
@@ -93,23 +94,38 @@ def test_matmul(m: int, k: int, n: int, target: Target) -> None:
 
 
 @pytest.mark.parametrize("right", ["by columns", "by terms", "in place"])
-@pytest.mark.parametrize("left", [False, True])
-def test_blocks_in_both_directions(left: bool, right: RightKind) -> None:
+@pytest.mark.parametrize("left", ["in place", "by strips"])
+def test_blocks_in_both_directions(left: LeftKind, right: RightKind) -> None:
     """Two blocks down and two across, of two tiles each; three passes; edges."""
     sink = loops(matmul(array(0, 13, 5), array(1, 5, 56)))
     step = Contract(Blocks(4, 2, 8, 2, 2, 2), 1, left, right, True, True)
     assert_same(sink, AVX2, step=step)
 
 
-@pytest.mark.parametrize("rows", [20, 18])  # the last of three blocks has a tile less
+@pytest.mark.parametrize("rows", [20, 21, 24])
 @pytest.mark.parametrize("tile", [4, 3])
 def test_rows_that_are_near_are_packed_for_a_whole_block(rows: int, tile: int) -> None:
+    """The last block may have a tile less than the two of others, or a shifted one."""
     left = array(0, 5, rows).permute((1, 0)) * 2.0
     sink = loops(matmul(left, array(1, 5, 16)))
-    step = Contract(Blocks(tile, 1, 8, 2, 2, 1), 1, True, "by columns", True, True)
+    blocks = Blocks(tile, 2, 8, depth=3, high=2, wide=1)
+    step = Contract(blocks, 1, "by blocks", "by columns", True, True)
     assert_same(sink, AVX2, step=step)
-    packed = [u for u in toposort([step.apply(sink)]) if u.op is Ops.BUFFER]
-    assert 2 * tile * 2 in [u.arg.size for u in packed if u.arg.space == "local"]
+    own = {u.arg.size for u in toposort([step.apply(sink)]) if is_local(u)}
+    assert 2 * tile * 3 in own
+
+
+@pytest.mark.parametrize("target", [*TARGETS, Target(32, 16, True, 64, 128, 256)])
+def test_windows_whose_rows_are_near_in_memory(target: Target) -> None:
+    """Weights as (height, width, in, out): no block has to hold all of their terms."""
+    w = array(1, 3, 3, 40, 256).permute((3, 2, 0, 1))
+    x = array(0, 1, 40, 6, 8)
+    sink = loops(conv(x, w, (1, 1), ((1, 1), (1, 1)), (1, 1), 1))
+    steps = contraction(sink, target)
+    assert steps is not None
+    step = next(s for s in steps if isinstance(s, Contract))
+    assert (step.left, step.right) != ("by blocks", "whole")
+    check(toposort([apply_schedule(sink, steps)]), "loops")
 
 
 @pytest.mark.parametrize("columns", [16, 19, 7])
@@ -118,7 +134,7 @@ def test_columns_are_packed_in_square_blocks(columns: int, depth: int) -> None:
     """Terms of passes, and columns, that are left over from blocks of 8 x 8."""
     right = array(1, columns, 20).permute((1, 0)) * 2.0
     sink = loops(matmul(array(0, 3, 20), right))
-    step = Contract(Blocks(3, 1, 8, depth, 1, 2), 1, False, "by terms", True, True)
+    step = Contract(Blocks(3, 1, 8, depth, 1, 2), 1, "in place", "by terms", True, True)
     assert_same(sink, AVX2, step=step)
     assert eight_at_once(step.apply(sink)) == (columns >= 8 and depth >= 8)
 
@@ -146,16 +162,16 @@ def test_a_right_factor_of_few_rows_stays_where_it_is() -> None:
 def test_transposed_operands_are_packed() -> None:
     a, b = array(0, 5, 7).permute((1, 0)), array(1, 19, 5).permute((1, 0))
     step = assert_same(loops(matmul(a, b)), AVX2)
-    assert step.right == "by terms" and not step.left
+    assert (step.left, step.right) == ("in place", "by terms")
     a = array(0, 3, 256).permute((1, 0))  # a power of two apart
     (far,) = contraction(loops(matmul(a, array(1, 3, 24))), AVX2)
-    assert far.left and far.blocks.rows == 4
+    assert far.left == "by blocks" and far.blocks.rows == 4
 
 
 def test_rows_that_are_near_are_packed_as_vectors() -> None:
     a, b = array(0, 3, 8).permute((1, 0)), array(1, 3, 24)
     step = assert_same(loops(matmul(a * 2.0, b)), AVX2)
-    assert step.left and step.blocks.rows in (4, 8)
+    assert step.left == "by blocks" and step.blocks.rows in (4, 8)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +216,7 @@ def test_what_feeds_it_and_what_follows() -> None:
     a, b = array(0, 7, 3), array(1, 3, 9)
     squares = matmul(a * a + 1.0, (b < 0).where(b, b * 3))
     step = assert_same(loops(squares), AVX512)
-    assert step.left
+    assert step.left == "by strips"
     three = (a.reshape((7, 1, 3)).expand((7, 9, 3)) * 2.0) * b.permute((1, 0)).reshape(
         (1, 9, 3)
     ).expand((7, 9, 3))
@@ -235,7 +251,7 @@ def test_written_over_what_it_adds_to() -> None:
     product = matmul(array(0, m, k), array(1, k, n)) + array(2, m, n)
     sink = loops(product)
     blocks = Blocks(4, 1, 8, 5, 1, 1)  # the second tile has a row of the first
-    steps = [Contract(blocks, 1, False, "by columns", True, True)]
+    steps = [Contract(blocks, 1, "in place", "by columns", True, True)]
     after = apply_schedule(sink, steps)
     stored = [u for u in toposort([after]) if u.op is Ops.STORE]
     (out,) = {u.src[0] for u in stored if u.src[0].arg.space == "global"}
@@ -345,7 +361,9 @@ def test_small_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_schedule_prints() -> None:
-    step = Contract(Blocks(6, 2, 8, 256, 40, 16), 1, False, "by columns", True, True)
+    step = Contract(
+        Blocks(6, 2, 8, 256, 40, 16), 1, "in place", "by columns", True, True
+    )
     assert str(step) == "contract(tile 6x16, block 240x256x256, left in place)"
     with pytest.raises(ValueError, match="no contraction"):
         step.apply(loops(array(0, 8) + 1.0))

@@ -147,10 +147,14 @@ def test_rows_of_far_memory_are_taken_together(
     data = made_up(before)
     for slot, stored in run_loops(after, data).items():
         np.testing.assert_array_equal(stored, run_loops(before, data)[slot])
-    several = [
-        u for u in toposort([after]) if u.op is Ops.END and len(u.src) > rows.size
+    stored = [
+        [s.src[0] for s in u.src[1:]]
+        for u in toposort([after])
+        if u.op is Ops.END and u.src[0].arg.kind == "vector" and len(u.src) > 2
     ]
-    assert several or shape[0] < rows.size
+    assert all(len(s) <= rows.size and len(set(s)) == 1 for s in stored)
+    most = max(map(len, stored), default=1)
+    assert most == min(rows.size, shape[0])
 
 
 def test_blocks_of_much_work_are_not_copied() -> None:

@@ -79,7 +79,8 @@ def test_many_kinds_in_one_step_of_training() -> None:
     def build() -> Tensor:
         w = Tensor(np.arange(12.0).reshape(4, 3) / 8, requires_grad=True)
         i, j = Tensor([0, 3, 3, 5]), Tensor(np.array([[1], [2]], np.int64))
-        loss = (w[i].square().sum() + w.take_along_axis(j.expand(2, 3), 0).exp()).sum()
+        cubes = w.take_along_axis(j.expand(2, 3), 0) ** 3
+        loss = (w[i].square().sum() + cubes).sum()
         (loss + (w[j, i[:2]] * 2).sum()).backward([w])
         assert w.grad is not None
         return w - w.grad * 0.5
@@ -88,9 +89,8 @@ def test_many_kinds_in_one_step_of_training() -> None:
     g = np.zeros((4, 3))
     for row in (0, 3, 3):
         g[row] += 2 * x[row] * 6  # the sum is repeated over six elements
-    g[1] += np.exp(x[1])
-    g[2] += np.exp(x[2])
     for row in (1, 2):
+        g[row] += 3 * x[row] ** 2
         g[row, 0] += 2
     np.testing.assert_allclose(both(build), x - g / 2)
 

@@ -2,6 +2,7 @@ static inline float uopc_max_f32(float a, float b) {
   return a > b || a != a ? a : b;
 }
 
+#pragma GCC diagnostic ignored "-Wpsabi"
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef int i32x4 __attribute__((vector_size(16)));
 typedef unsigned u32x4 __attribute__((vector_size(16)));

@@ -25,7 +25,9 @@ C_TYPES = {
     "u64": "unsigned long long",
     "bool": "_Bool",
 }
-# Vectors are passed to nothing else: wider ones than the machine's have no registers.
+# A vector wider than the machine's has no register to be passed in; nobody minds
+# within one file, all of whose functions on vectors are inlined.
+NO_ABI = '#pragma GCC diagnostic ignored "-Wpsabi"\n'
 INLINE = "static inline __attribute__((always_inline)) "
 _INT_SUFFIX = {"i64": "LL", "u32": "u", "u64": "ull"}
 

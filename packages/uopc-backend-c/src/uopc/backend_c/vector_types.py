@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from uopc.backend_c.streams import stream_helper
-from uopc.backend_c.types import INLINE, c_type
+from uopc.backend_c.types import INLINE, NO_ABI, c_type
 from uopc.dtype import DTYPES, DType, u16
 
-# A vector wider than the machine's has no register to be passed in; nobody minds
-# within one file, all of whose functions on vectors are inlined.
-_NO_ABI = '#pragma GCC diagnostic ignored "-Wpsabi"\n'
 MASKS = {bits: DTYPES[f"i{bits}"] for bits in (8, 16, 32, 64)}
 UNSIGNED = {bits: DTYPES[f"u{bits}"] for bits in (8, 16, 32, 64)}
 
@@ -41,7 +38,7 @@ class VectorTypes:
             size = f"vector_size({element.itemsize * lanes})"
             loose = f"{size}, aligned({element.itemsize}), may_alias"
             c = c_type(element)
-            self._define(_NO_ABI)
+            self._define(NO_ABI)
             self._define(
                 f"typedef {c} {name} __attribute__(({size}));\n"
                 f"typedef {c} {name}_mem __attribute__(({loose}));\n"

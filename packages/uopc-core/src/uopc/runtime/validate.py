@@ -20,7 +20,7 @@ from uopc.uop import Ops, UOp, cast_array, toposort
 Array = np.ndarray[Any, Any]
 
 # Element by element in Python: larger kernels take too long.
-MAX_WORK = 20_000
+MAX_WORK = 250_000
 
 
 def same_meaning(before: UOp, after: UOp) -> bool:
@@ -104,7 +104,8 @@ def _work(sink: UOp) -> int:
     work: dict[UOp, int] = {}
     for u in toposort([sink]):
         inner = sum(work[s] for s in u.src)
-        extent = u.src[0].arg.extent if u.op is Ops.END else 1
+        is_loop = u.op is Ops.END and u.src[0].op is Ops.RANGE
+        extent = u.src[0].arg.extent if is_loop else 1
         work[u] = min(extent * (inner + 1), MAX_WORK + 1)
     return work[sink]
 

@@ -189,7 +189,8 @@ class Vectorize:
 class Narrow:
     """Vectors of values too wide for a register become several, one after the other.
 
-    A compiler would do so as well, but gcc 12 then compares lane by lane.
+    A compiler would do so as well, but gcc 12 then compares lane by lane, and fails
+    with an internal error where a conversion is masked twice.
     """
 
     vector_bytes: int

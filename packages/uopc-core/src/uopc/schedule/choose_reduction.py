@@ -50,18 +50,16 @@ def _by_outputs(m: Model) -> list[Step]:
     if inner.extent < m.lanes:
         return steps
     spread = m.numbers.new()
-    steps += [Outputs(inner.number, width, spread)]
-    steps += [Vectorize(spread, m.lanes, m.numbers.new())]
-    if width <= GROUPS * m.lanes:
-        steps.append(Unroll(spread))
+    steps.append(Outputs(inner.number, width, spread))
+    vectors = Vectorize(spread, m.lanes, m.numbers.new())
+    if width > GROUPS * m.lanes:
+        blocks = _blocks(m, 1)
+        last = blocks[-1].inner if blocks else m.reduced[-1].number
+        return [*steps, *blocks, *_together(last, spread, m.numbers.new()), vectors]
+    steps += [vectors, Unroll(spread)]
     if math.prod(x.extent for x in m.reduced) <= SHORT:
         return steps + [Unroll(x.number) for x in m.reduced]
-    steps += _blocks(m, 1)
-    if width > GROUPS * m.lanes:
-        last = steps[-1]
-        number = last.inner if isinstance(last, Blocks) else m.reduced[-1].number
-        steps += _together(number, spread, m.numbers.new())
-    return steps
+    return steps + _blocks(m, 1)
 
 
 def _together(number: int, spread: int, row: int) -> list[Step]:
@@ -118,9 +116,9 @@ def _parallel(m: Model, align: int) -> tuple[list[Step], Model]:
     ], replace(m, reduced=reduced)
 
 
-def _blocks(m: Model, width: int) -> list[Step]:
+def _blocks(m: Model, width: int) -> list[Blocks]:
     """Chains of additions cut, where they are long and the type rounds."""
-    steps: list[Step] = []
+    steps: list[Blocks] = []
     if not m.rounding:
         return steps
     for x in m.reduced:
@@ -129,8 +127,8 @@ def _blocks(m: Model, width: int) -> list[Step]:
     return steps
 
 
-def _levels(m: Model, x: Axis, extent: int) -> list[Step]:
-    steps: list[Step] = []
+def _levels(m: Model, x: Axis, extent: int) -> list[Blocks]:
+    steps: list[Blocks] = []
     number = x.number
     for level in range(math.ceil(math.log(max(extent, 2), CHAIN)) - 1, 0, -1):
         size = _even(extent, math.ceil(extent ** (level / (level + 1))))

@@ -22,7 +22,7 @@ from uopc.schedule.contraction_blocks import (
     ceil,
     choose_blocks,
 )
-from uopc.schedule.contraction_build import Builder, Layout
+from uopc.schedule.contraction_build import Builder, Layout, LeftKind
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
 from uopc.schedule.contraction_reads import (
     PADDING,
@@ -78,7 +78,7 @@ class Contract:
     Attributes:
         blocks: the sizes.
         joined: how many of the innermost loops over columns share vectors.
-        left: whether the left factor is packed, or else read where it is.
+        left: how the left factor is packed, or not.
         right: how the right factor is packed, or not.
         fma: whether a product is added with one rounding.
         parallel: whether the rounds may run at once.
@@ -86,14 +86,14 @@ class Contract:
 
     blocks: Blocks
     joined: int
-    left: bool
+    left: LeftKind
     right: RightKind
     fma: bool
     parallel: bool
 
     def __str__(self) -> str:
         b = self.blocks
-        where = "" if self.left else ", left in place"
+        where = "" if self.left == "by strips" else f", left {self.left}"
         where += "" if self.right.startswith("by") else f", right {self.right}"
         return (
             f"contract(tile {b.rows}x{b.vectors * b.lanes}, "
@@ -109,7 +109,7 @@ class Contract:
         if window is not None:
             found = _by_window(found, window)
         layout = Layout(found, self.blocks, self.joined)
-        make = Builder(sink, layout, self.right, window, not self.left, self.fma)
+        make = Builder(sink, layout, self.left, self.right, window, self.fma)
         kind = "parallel" if self.parallel else "serial"
         return UOp(Ops.SINK, tuple(make.statements(kind)), sink.arg)
 
@@ -131,11 +131,8 @@ def contraction(sink: UOp, target: Target) -> list[Step] | None:
     if extent((*found.rows, *found.columns, *found.reduced)) < SMALL:
         return None
     window = find_window(found)
-    if window is not None:
-        step = _copied(found, window, target)
-        if step is not None:
-            return [*splits, step, *_narrowed(sink, found, target)]
-    step = _packed(found, target)
+    step = None if window is None else _copied(found, window, target)
+    step = step or _packed(found, target)
     if step is None:
         return None
     return [*splits, step, *_narrowed(sink, found, target)]
@@ -184,20 +181,21 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
         return None  # passes might end at different loops
     if c.reduced[len(c.reduced) - len(inner) :] != tuple(inner):
         return None
-    direct = _direct(c)
+    left: LeftKind = "in place" if _direct(c) else "by strips"
     size = Size(
         extent(c.batch),
         extent(c.rows),
         extent(c.columns[:-1]) * along,
         tuple(r.arg.extent for r in c.reduced),
-        *_cost_of_left(c, direct),
+        *_cost_of_left(c, left),
         FETCH_COST,
         (depth,),
         window.area * free * COPY_COST,
         panels=False,
-        ahead=not direct and rows_are_near(c),
+        # Both factors' addresses take registers: gcc spills sums if none is left.
+        spare=int(left == "in place"),
     )
-    return _step(c, size, 1, direct, "whole", target)
+    return _step(c, size, 1, left, "whole", target)
 
 
 def _packed(c: Contraction, target: Target) -> Step | None:
@@ -207,7 +205,8 @@ def _packed(c: Contraction, target: Target) -> Step | None:
     joined = lane_loops([r.arg.extent for r in c.columns], lanes)
     inner = extent(c.columns[len(c.columns) - joined :])
     across = joined == 1 and moves(c.right, c.columns[-1]) in (0, 1)
-    direct = _direct(c)
+    left: LeftKind = "by blocks" if rows_are_near(c) else "by strips"
+    left = "in place" if _direct(c) else left
     reduced = tuple(r.arg.extent for r in c.reduced)
     right: RightKind = "by columns" if across else "by terms"
     depths, cost = block_depths(reduced), VECTOR_COST if across else SINGLE_COST
@@ -222,13 +221,13 @@ def _packed(c: Contraction, target: Target) -> Step | None:
         extent(c.rows),
         extent(c.columns) // inner * ceil(inner, lanes),
         reduced,
-        *_cost_of_left(c, direct),
+        *_cost_of_left(c, left),
         cost,
         depths,
         panels=right != "in place",
-        ahead=not direct and rows_are_near(c),
+        ahead=left == "by blocks",
     )
-    step = _step(c, size, joined, direct, right, target)
+    step = _step(c, size, joined, left, right, target)
     b = step.blocks
     padded = size.vectors * lanes * ceil(size.rows, b.rows) * b.rows
     return step if padded <= WASTE * size.rows * extent(c.columns) else None
@@ -271,9 +270,9 @@ def _direct(c: Contraction) -> bool:
     return apart and rows_are_near(c)
 
 
-def _cost_of_left(c: Contraction, direct: bool) -> tuple[float, float]:
+def _cost_of_left(c: Contraction, left: LeftKind) -> tuple[float, float]:
     """Of an element; and where a vector may hold several rows."""
-    if direct:
+    if left == "in place":
         return DIRECT_COST, DIRECT_COST
     return SINGLE_COST, 2 * VECTOR_COST if rows_are_near(c) else SINGLE_COST
 
@@ -282,7 +281,7 @@ def _step(
     c: Contraction,
     size: Size,
     joined: int,
-    direct: bool,
+    left: LeftKind,
     right: RightKind,
     target: Target,
 ) -> Contract:
@@ -290,4 +289,4 @@ def _step(
     rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
     rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
     parallel = rounds > 1 and cycles >= PAYS_CYCLES / 2
-    return Contract(blocks, joined, not direct, right, target.fma, parallel)
+    return Contract(blocks, joined, left, right, target.fma, parallel)

@@ -42,6 +42,7 @@ class Size:
         depths: terms of a block: what there is to choose from.
         panels: whether the right factor is packed.
         ahead: whether the left factor is, for all tiles of a block at once.
+        spare: registers for vectors that no tile should take.
     """
 
     batch: int
@@ -55,6 +56,7 @@ class Size:
     window: float = 0
     panels: bool = True
     ahead: bool = False
+    spare: int = 0
 
     @property
     def depth(self) -> int:
@@ -87,17 +89,21 @@ def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, flo
     """The division that the estimate likes best, and that estimate in cycles."""
     lanes = target.lanes(dtype)
     most = min(PANEL_BYTES, target.l2 * 5 // 16)
-    found: list[tuple[float, Blocks]] = []
-    # Of windows, vectors are anywhere: gcc does not manage with the last register.
-    registers = target.registers - bool(size.window)
-    for rows, vectors in _tiles(size, registers):
+    found: list[Blocks] = []
+    for rows, vectors in _tiles(size, target.registers - size.spare):
         tiles = ceil(size.rows, rows), ceil(size.vectors, vectors)
         for (high, wide), depth in itertools.product(_shapes(*tiles), size.depths):
-            blocks = Blocks(rows, vectors, lanes, depth, high, wide)
-            if _fits(size, blocks, dtype.itemsize, most):
-                found.append((_cycles(size, blocks), blocks))
-    cycles, best = min(found, key=lambda f: f[0])
-    return best, cycles
+            found.append(Blocks(rows, vectors, lanes, depth, high, wide))
+    # In a cache too small for any, one tile at a time.
+    fitting = [b for b in found if _fits(size, b, dtype.itemsize, most)]
+    cycles = {b: _cycles(size, b) for b in fitting or [min(found, key=_terms)]}
+    best = min(cycles, key=lambda b: cycles[b])
+    return best, cycles[best]
+
+
+def _terms(b: Blocks) -> int:
+    """How many products a block has."""
+    return b.rows * b.vectors * b.depth * b.high * b.wide
 
 
 def block_depths(reduced: Sequence[int]) -> tuple[int, ...]:
@@ -162,7 +168,7 @@ def _fits(size: Size, b: Blocks, itemsize: int, most: int) -> bool:
     smallest = b.wide == 1
     if size.panels and wide * b.depth > most and not smallest:
         return False
-    if size.ahead and b.high * b.rows * b.depth * itemsize > most:
+    if size.ahead and b.high > 1 and b.high * b.rows * b.depth * itemsize > most:
         return False
     high = b.high if b.depth < size.depth else 1
     return wide * high * b.rows <= most

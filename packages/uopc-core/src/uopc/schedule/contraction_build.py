@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from uopc.dtype import DType
 from uopc.schedule.contraction_blocks import WHOLE_ROWS, Blocks, ceil
@@ -12,6 +13,9 @@ from uopc.schedule.contraction_right import Right, RightKind, right_factor
 from uopc.schedule.contraction_window import Window
 from uopc.schedule.nest import end, fresh_number, fresh_slot, loop, nested, read, store
 from uopc.uop import Ops, UOp, substitute
+
+LeftKind = Literal["in place", "by strips", "by blocks"]
+"""Read where it is; or packed, for each row of tiles, or for all of a block before."""
 
 
 class Layout:
@@ -103,14 +107,13 @@ class Builder:
         self,
         sink: UOp,
         layout: Layout,
+        left: LeftKind,
         right: RightKind,
         window: Window | None,
-        direct: bool,
         fma: bool,
     ) -> None:
         self.at, self.b, self.c = layout, layout.b, layout.c
-        self.direct, self.fma = direct, fma
-        self.ahead = not direct and rows_are_near(self.c)
+        self.left_kind, self.fma = left, fma
         self.numbers = fresh_number(sink)
         b, at = self.b, layout
         self.lane = self.loop(b.lanes, "vector")
@@ -120,7 +123,7 @@ class Builder:
         sizes = (
             b.wide * at.kept * b.rows * at.width,
             self.right.size,
-            b.rows * b.depth * (b.high if self.ahead else 1),
+            b.rows * b.depth * (b.high if left == "by blocks" else 1),
         )
         self.sums, self.right_buffer, self.left = (
             UOp.buffer(n, dtype, slot + i, space="local") for i, n in enumerate(sizes)
@@ -212,28 +215,34 @@ class Builder:
 
     def fill(self, depth: int) -> list[UOp]:
         """The factors of a pass, as far as they are packed before its tiles."""
-        if not self.ahead:
-            return self.right.fill(depth)
-        tile = self.loop(self.b.high)
-        return [*self.right.fill(depth), *self.pack_left(tile, depth)]
+        blocks = self.left_kind == "by blocks"
+        return [*self.right.fill(depth), *(self.pack_block(depth) if blocks else ())]
 
-    def pack_left(self, tile: UOp, depth: int) -> list[UOp]:
-        """A strip of the left factor: by term, by row.
+    def pack_block(self, depth: int) -> list[UOp]:
+        """The left factor of a block: where rows are near, by whole lines of memory."""
+        tile, i = self.loop(self.b.high), self.rows_of_tile()
+        loops, k, where = self.terms(depth, True)
+        body = end(i, self.pack(tile, k, i, where))
+        return nested([*loops, tile], self.existing(tile, [body]))
 
-        Or the strips of all tiles of the block, where rows are near in memory: then
-        whole lines of it are read.
-        """
-        rows, (loops, k, where) = self.b.rows, self.terms(depth, True)
-        whole = self.ahead and rows in WHOLE_ROWS
-        i = self.loop(rows, "vector" if whole else "serial")
-        body = [store(self.left, self.place(tile, k, i), self.left_at(tile, i, where))]
-        if not self.ahead:
-            return nested([i, *loops], body)
-        return nested([*loops, tile], self.existing(tile, [end(i, *body)]))
+    def pack_strip(self, tile: UOp, depth: int) -> list[UOp]:
+        """The left factor of a row of tiles."""
+        i, (loops, k, where) = self.rows_of_tile(), self.terms(depth, True)
+        around = [*loops, i] if rows_are_near(self.c) else [i, *loops]
+        return nested(around, [self.pack(tile, k, i, where)])
+
+    def rows_of_tile(self) -> UOp:
+        """A loop over them: over lanes, if they are near in memory and fill vectors."""
+        whole = self.b.rows in WHOLE_ROWS and rows_are_near(self.c)
+        return self.loop(self.b.rows, "vector" if whole else "serial")
+
+    def pack(self, tile: UOp, k: UOp, i: UOp, where: dict[UOp, UOp]) -> UOp:
+        """The store of an element of the left factor."""
+        return store(self.left, self.place(tile, k, i), self.left_at(tile, i, where))
 
     def place(self, tile: UOp, k: UOp, i: UOp | int) -> UOp:
         """Where the packed left factor has a term of a row."""
-        if self.ahead:
+        if self.left_kind == "by blocks":
             return self.at.number(tile, self.b.depth, k, self.b.rows, i)
         return self.at.number(k, self.b.rows, i)
 
@@ -247,8 +256,8 @@ class Builder:
     def strips(self, depth: int) -> UOp:
         """Some rows of a block at a time."""
         tile = self.loop(self.b.high)
-        packed = self.direct or self.ahead
-        body = [] if packed else self.pack_left(tile, depth)
+        strips = self.left_kind == "by strips"
+        body = self.pack_strip(tile, depth) if strips else []
         body.append(self.tiles(tile, depth))
         if self.at.passes == 1:
             body.append(self.finish(tile))
@@ -316,7 +325,7 @@ class Builder:
         k, where = term
         left = (
             self.left_at(tile, i, where)
-            if self.direct
+            if self.left_kind == "in place"
             else read(self.left, self.place(tile, k, i))
         )
         right = self.right.vector(panel, v, k, where)

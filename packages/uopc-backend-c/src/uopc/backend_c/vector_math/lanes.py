@@ -102,8 +102,9 @@ def fill(text: str, constants: Mapping[str, str]) -> str:
 def pairs(p: str, x: str, square: str, coefficients: Sequence[str]) -> str:
     """Statements that leave a polynomial in ``p``, in half as many steps as `horner`.
 
-    Pairs of terms are independent of each other (Estrin, 1960). That counts where a
-    processor cannot look far enough ahead to compute several vectors at once.
+    Pairs of terms are independent of each other (second-order Horner: Knuth, *The Art
+    of Computer Programming* 4.6.4). That counts where a processor cannot look far
+    enough ahead to compute several vectors at once.
     """
     low = list(reversed(coefficients))
     terms = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.types import C_TYPES
+from uopc.backend_c.types import C_TYPES, NO_ABI
 from uopc.backend_c.vector_math.exp import EXP, EXP2
 from uopc.backend_c.vector_math.lanes import Helpers
 from uopc.backend_c.vector_math.log import LOG, LOG1P, LOG2
@@ -60,7 +60,7 @@ def definitions(function: Function, element: str, lanes: int) -> tuple[str, ...]
     """
     bits = element[1:]
     names = {kind: f"{kind}{bits}x{lanes}" for kind in "fiu"}
-    typedefs = "".join(
+    typedefs = NO_ABI + "".join(
         f"typedef {C_TYPES[kind + bits]} {name}"
         f" __attribute__((vector_size({int(bits) // 8 * lanes})));\n"
         for kind, name in names.items()

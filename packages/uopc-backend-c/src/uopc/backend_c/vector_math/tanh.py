@@ -1,12 +1,13 @@
 """tanh, as ``x + x**3 P(x**2)`` below 1, and as ``1 - 2/(exp(2|x|)+1)`` from there on.
 
 So do Cody and Waite (*Software Manual for the Elementary Functions*, 1980), who change
-over sooner: at 1 both ways are within an ulp without more digits. Both are computed for
-all lanes. P has the least relative error of tanh, 2**-27.7 (f32) and 2**-56.3 (f64).
+over sooner: at 1 neither way needs more digits than the type has to be within an ulp
+(f32) or 1.4 (f64). Both are computed for all lanes. P has the least relative error of
+tanh, 2**-27.7 (f32) and 2**-56.1 (f64).
 
 exp is made as in exp.py, but of ``r = |x| - n ln(2)/2`` and without the second part of
-ln 2: from 1 on, half of the error of ``2 r`` and less is left. Its polynomial has the
-least relative error for twice its variable, 2**-28.2 and 2**-57.8, with the coefficient
+ln 2: from 1 on, less than a third of its relative error is left. Its polynomial has the
+least relative error for twice its variable, 2**-28.1 and 2**-57.7, with the coefficient
 1 given. Beyond the limit the result is 1.
 
 Both were fitted by Lawson's algorithm (1961), with the coefficients rounded one by one.
