@@ -1,6 +1,7 @@
 """Vector loops as C: memory, gates, tails, variables, against the interpreter."""
 
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -282,3 +283,16 @@ def test_printed_text_of_a_vector_loop() -> None:
         "  }",
         "}",
     ]
+
+
+@pytest.mark.parametrize("kind", ["serial", "vector"])
+def test_what_a_register_has_is_not_stored_into_it(kind: str) -> None:
+    """Of a sum whose terms are all known to be 0, say."""
+    i, lane, every = loop(0, 4), loop(1, 4, kind), loop(2, 4, kind)
+    total, out = local(0, 4, f32), buf(0, 4, f32)
+    start = end(every, store(total, every, every.cast(f32)))
+    add = end(i, end(lane, store(total, lane, read(total, lane))))
+    finish = end(every, store(out, every, read(total, every)))
+    text = printed(sink("k", start, add, finish)).body
+    assert not re.search(r"^ *(\S+) = \1;", text, re.M)
+    assert "data0" in text

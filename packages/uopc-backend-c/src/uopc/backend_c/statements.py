@@ -137,7 +137,8 @@ class StatementPrinter:
         texts = self.scalars.expressions((value, index), names, uses, pad)
         place = self.scalars.place(target, index, texts[index])
         text = texts[value]
-        self._line(pad, f"{fresh}{place} = {self.vectors.kept(s, text)};")
+        if fresh or text != place:  # clang warns of what changes nothing
+            self._line(pad, f"{fresh}{place} = {self.vectors.kept(s, text)};")
 
     # -- tiles ----------------------------------------------------------------
 

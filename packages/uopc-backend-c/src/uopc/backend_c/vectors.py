@@ -79,7 +79,8 @@ class VectorPrinter:
         found = values.lanes.affine(index)
         if place is not None and place.register.lanes and place.lane is None:
             text = values.vector(value, names, uses, pad)
-            lines.append(f"{pad}{place.register.name} = {text};")
+            if text != place.register.name:  # clang warns of what changes nothing
+                lines.append(f"{pad}{place.register.name} = {text};")
         elif found is not None and found.step == 1:
             text = values.vector(value, names, uses, pad)
             at = values.pointer(target, found.base, names, uses, pad)
