@@ -21,7 +21,7 @@ from uopc.schedule.contraction_blocks import Blocks, Size, block_depths, choose_
 from uopc.schedule.contraction_build import LeftKind
 from uopc.schedule.contraction_pattern import find_contraction
 from uopc.schedule.contraction_right import RightKind
-from uopc.schedule.nest import Addresses, is_local
+from uopc.schedule.nest import Addresses, is_local, is_loop
 from uopc.spec import check
 from uopc.uop import Ops, UOp, toposort
 
@@ -233,7 +233,7 @@ def test_what_follows_in_wider_types_is_in_narrower_vectors(target: Target) -> N
     steps = contraction(sink, target)
     assert steps is not None and any(isinstance(s, Narrow) for s in steps)
     after = apply_schedule(sink, steps)
-    vectors = [u for u in toposort([after]) if u.op is Ops.END and is_vector(u)]
+    vectors = [u for u in toposort([after]) if is_vector(u)]
     assert len(vectors) > 3
     for u in vectors:
         width = Addresses(u.src[1:]).widest([u.src[0]])
@@ -242,7 +242,7 @@ def test_what_follows_in_wider_types_is_in_narrower_vectors(target: Target) -> N
 
 def is_vector(u: UOp) -> bool:
     """Whether a statement is a loop over lanes."""
-    return u.src[0].op is Ops.RANGE and u.src[0].arg.kind == "vector"
+    return is_loop(u) and u.src[0].arg.kind == "vector"
 
 
 def test_written_over_what_it_adds_to() -> None:

@@ -217,14 +217,13 @@ _FLOAT_MAX = """\
 """
 _INT_MAX = """\
 {t} uopc_max_{t}({t} a, {t} b) {{
-  {m} first = ({m})(a > b);
-  return ({t})((({m})a & first) | (({m})b & ~first));
+  return uopc_select_{t}(({m})(a > b), a, b);
 }}
 """
 
 
 def _max(u: UOp, bounds: Bounds) -> Spelling:
-    nan, helpers = "", [INLINE + _INT_MAX]
+    nan, helpers = "", [SELECT, INLINE + _INT_MAX]
     if u.dtype.is_float:
         size, kind = ("4", "ps") if u.dtype.bits == 32 else ("8", "pd")
         larger = fill(MAX, {"SIZE": size, "KIND": kind})

@@ -14,6 +14,7 @@ import numpy as np
 
 from uopc.dtype import DType
 from uopc.kernelize import Plan
+from uopc.schedule.nest import is_loop
 from uopc.spec import SpecError
 from uopc.uop import Ops, UOp, cast_array, toposort
 
@@ -104,8 +105,7 @@ def _work(sink: UOp) -> int:
     work: dict[UOp, int] = {}
     for u in toposort([sink]):
         inner = sum(work[s] for s in u.src)
-        is_loop = u.op is Ops.END and u.src[0].op is Ops.RANGE
-        extent = u.src[0].arg.extent if is_loop else 1
+        extent = u.src[0].arg.extent if is_loop(u) else 1
         work[u] = min(extent * (inner + 1), MAX_WORK + 1)
     return work[sink]
 

@@ -161,12 +161,11 @@ class Addresses:
 
         Of what changes in one of ``loops``, or in any; 0 if nothing does.
         """
-        values = (u for u in toposort(self.statements, self._values))
         wanted = None if loops is None else frozenset(loops)
         return max(
             (
                 u.dtype.itemsize
-                for u in values
+                for u in toposort(self.statements, self._values)
                 if u.op.kind != "loop"
                 and (self.ranges[u] if wanted is None else self.ranges[u] & wanted)
             ),
