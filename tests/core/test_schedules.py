@@ -13,6 +13,8 @@ from uopc.interp import run_loops
 from uopc.rangeify import rangeify
 from uopc.schedule import (
     PLAIN,
+    Lanes,
+    Outputs,
     Reorder,
     Split,
     Target,
@@ -163,3 +165,15 @@ def test_blocks_of_much_work_are_not_copied() -> None:
     for value, jams in ((u + 1.0, 1), (UOp(Ops.EXP, (UOp(Ops.EXP, (u,)),)), 0)):
         steps = choose_schedule(rangeify([value], "k"), TARGETS[1])
         assert [type(s).__name__ for s in steps].count("Jam") == jams
+
+
+@pytest.mark.parametrize("per_row", [0, 1, 2])
+def test_terms_side_by_side_become_lanes(per_row: int) -> None:
+    """Whatever else is read that is the same for all terms, such as a row's maximum."""
+    value = UOp.buffer(64 * 96, f32, 0).reshape((64, 96))
+    for slot in range(1, 1 + per_row):
+        value = value * UOp.buffer(64, f32, slot).reshape((64, 1)).expand((64, 96))
+    target = Target(32, 16, True, 32 << 10, 1 << 20, 1 << 25, 2)
+    steps = choose_schedule(rangeify([value.reduce(Ops.ADD, 1)], "k"), target)
+    assert any(isinstance(s, Lanes) for s in steps)
+    assert not any(isinstance(s, Outputs) for s in steps)

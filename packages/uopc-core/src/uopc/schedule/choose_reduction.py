@@ -38,9 +38,11 @@ def _across_outputs(m: Model) -> bool:
     inner, term = m.outputs[-1], m.reduced[-1]
     if not can_vectorize(m, inner):
         return False
-    if any(inner.strides[i] == 1 and term.strides[i] != 1 for i in m.read):
+    # What is the same for all terms is read once, wherever it lies.
+    moving = [i for i in m.read if any(x.strides[i] != 0 for x in m.reduced)]
+    if any(inner.strides[i] == 1 and term.strides[i] != 1 for i in moving):
         return True
-    return term.extent < m.lanes or all(term.strides[i] != 1 for i in m.read)
+    return term.extent < m.lanes or all(term.strides[i] != 1 for i in moving)
 
 
 def _by_outputs(m: Model) -> list[Step]:
