@@ -158,9 +158,9 @@ def transposed() -> tuple[list[UOp], dict[int, UOp]]:
     return [x + 1.0, x.permute((1, 0)) * 2.0], {}
 
 
-def sums() -> tuple[list[UOp], dict[int, UOp]]:
+def columns() -> tuple[list[UOp], dict[int, UOp]]:
     x = vector().reshape((4, 4))
-    return [x.reduce(Ops.ADD, 1), x.reduce(Ops.MAX, 1)], {}
+    return [x.permute((1, 0)).reduce(op, 1) for op in (Ops.ADD, Ops.MAX)], {}
 
 
 def needed_between() -> tuple[list[UOp], dict[int, UOp]]:
@@ -173,7 +173,7 @@ def needed_between() -> tuple[list[UOp], dict[int, UOp]]:
 def kept_for_longer() -> tuple[list[UOp], dict[int, UOp]]:
     """If one elementwise kernel waited for the other, what it reads would, too."""
     p, y = vector(), vector()
-    sums = vector(64).reshape((16, 4)).reduce(Ops.ADD, 1)
+    sums = vector(64).reshape((4, 16)).permute((1, 0)).reduce(Ops.ADD, 1)
     made = UOp(Ops.STAGE, (sums,), "contiguous").reshape((16,)) * y
     made = UOp(Ops.STAGE, (made,), "contiguous")
     return [made, (p * p).reduce(Ops.ADD, 1), p - made], {2: p}
@@ -186,7 +186,7 @@ def kept_for_longer() -> tuple[list[UOp], dict[int, UOp]]:
         (old_values, 2),
         (nothing_shared, 2),
         (transposed, 2),
-        (sums, 2),
+        (columns, 2),
         (needed_between, 3),
         (kept_for_longer, 4),
     ],

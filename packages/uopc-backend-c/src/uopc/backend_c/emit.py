@@ -157,8 +157,8 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
                 functions.append(Function.of(made, spellings))
                 stats.kernels += 1
         lowered = found[nest.key]
-        if lowered is None:  # its kernels cannot be one loop nest after all
-            waiting += reversed(nest.apart())
+        if lowered is None:  # it is no loop nest after all
+            waiting += reversed(nest.without_last())
             continue
         written = {u.src[0] for u in toposort([lowered.sink]) if u.op is Ops.STORE}
         table = ", ".join(

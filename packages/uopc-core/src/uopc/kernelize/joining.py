@@ -7,6 +7,8 @@ runs them as one. Elsewhere nothing changes.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 MAX_STREAMS = 12
 """As many arrays at most: a processor follows only so many at once."""
 MAX_TRIES = 8  # groups of one shape that a kernel may join
+ROW_BYTES = 128 << 10
+"""At most so much is touched in a round of outer loops that kernels have in common."""
 
 
 def join(
@@ -58,7 +62,7 @@ class _Joining:
             look = self.looks[k.ast] = _Look.at(k.ast)
         same = self.by_loops.setdefault(look.loops, [])
         first = max((self.at[i] for i in needs), default=0)
-        for g in same[: -MAX_TRIES - 1 : -1] if look.loops else ():
+        for g in self._candidates(look, same, needs):
             if self.groups[g].takes(k, look, self.buffers):
                 g = self._met(g, place, first)
                 if g >= 0:
@@ -72,6 +76,18 @@ class _Joining:
             self.groups[self.at[i]].needed |= self.at[i] != g
         self.groups[g].add(k, look, self.buffers, place)
         self.at.append(g)
+
+    def _candidates(
+        self, look: _Look, same: Sequence[int], needs: Sequence[int]
+    ) -> list[int]:
+        """Groups to ask: those of the same loops, of what is read, and the last one."""
+        if not look.loops:
+            return []
+        near = [self.at[i] for i in needs]
+        alike = [] if look.reduces else same[: -MAX_TRIES - 1 : -1]
+        last = len(self.groups) - 1
+        found = [*alike, *sorted(near, reverse=True)[:MAX_TRIES], max(last, 0)]
+        return [g for g in dict.fromkeys(found) if g <= last]
 
     def _met(self, g: int, place: int, first: int) -> int:
         """Where group ``g`` and the next kernel can be together; -1 if nowhere."""
@@ -99,25 +115,38 @@ class _Look:
     """A kernel as others see it.
 
     Attributes:
-        loops: the extents of its loops; none if it has others besides those of its
-            output, or is of one element.
+        loops: the extents of the loops over its output; none where it has to be alone.
+        reduces: whether it has others inside these.
         moved: the numbers of the inputs that are read elsewhere than at the place of
             the element that is made of them.
         ops: how long it is, as `uopc.kernelize.split` counts.
     """
 
     loops: tuple[int, ...]
+    reduces: bool
     moved: frozenset[int]
     ops: int
 
     @staticmethod
     def at(ast: UOp) -> _Look:
         order = toposort([ast])
-        # How a copy that transposes goes over its memory is a matter of its own.
-        apart = any(u.op.kind == "reduce" or u.op is Ops.PERMUTE for u in order)
+        sums = [u for u in order if u.op.kind == "reduce"]
+        # How a copy that transposes goes over its memory is a matter of its own, and
+        # so are contractions, which read each element many times.
+        apart = any(u.op in _APART for u in order) or any(map(_reads_again, sums))
         loops = () if apart else tuple(n for n in ast.shape if n != 1)
         ops = sum(u.op.kind not in ("leaf", "movement") for u in order)
-        return _Look(loops, elsewhere(ast), ops)
+        return _Look(loops, bool(sums), elsewhere(ast), ops)
+
+
+_APART = (Ops.PERMUTE, Ops.SCATTER_ADD, Ops.CONV)
+
+
+def _reads_again(reduction: UOp) -> bool:
+    """Whether a reduction has more terms than what it reads has elements."""
+    (terms,) = reduction.src[:1]
+    read = [u for u in toposort([terms]) if u.op is Ops.BUFFER]
+    return math.prod(terms.shape) > max((u.arg.size for u in read), default=0)
 
 
 @dataclass
@@ -133,6 +162,9 @@ class _Group:
         streams: the arrays that they go over.
         ops: how long they are in all.
         needed: whether a kernel of a later group needs one of these.
+        loops: the outer loops that they have in common.
+        even: whether none has other loops.
+        sizes: of each buffer that they touch, the bytes.
     """
 
     kernels: list[Kernel] = field(default_factory=list)
@@ -143,27 +175,41 @@ class _Group:
     streams: set[int] = field(default_factory=set)
     ops: int = 0
     needed: bool = False
+    loops: tuple[int, ...] = ()
+    even: bool = True
+    sizes: dict[int, int] = field(default_factory=dict)
 
     def takes(self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer]) -> bool:
-        """Whether a kernel of equal loops may run in this nest, after the others.
+        """Whether a kernel may run in this nest, after the others.
 
-        Each element is written by one after the other. So what a kernel here reads has
-        been written, and has not been written over, if it is at the same place. It has
-        to touch an array that the nest touches anyway.
+        It has to touch an array that the nest touches anyway. If all have equal loops,
+        each element is written by one after the other; so what a kernel here reads has
+        been written, and has not been written over, if it is at the same place. If only
+        outer loops are in common, the loops will show whether their rounds read what
+        others write; the data of a round has to be little.
         """
         streams = _streams(k, buffers)
-        if self.streams.isdisjoint(streams):
+        if not self.kernels or self.streams.isdisjoint(streams):
             return False
         if len(self.streams | streams) > MAX_STREAMS or self.ops + look.ops > MAX_OPS:
             return False
-        return self.made.isdisjoint(k.args[i] for i in look.moved) and (
-            k.over not in self.moved
-        )
+        if self.even and not look.reduces and look.loops == self.loops:
+            return self.made.isdisjoint(k.args[i] for i in look.moved) and (
+                k.over not in self.moved
+            )
+        rows = math.prod(_common(self.loops, look.loops))
+        sizes = {**self.sizes, **_sizes(k, buffers)}
+        each = (n // rows if n % rows == 0 else n for n in sizes.values())
+        return rows > 1 and sum(each) <= ROW_BYTES
 
     def add(
         self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer], place: int
     ) -> None:
         """Take a kernel, which is at ``place`` in the order that was given."""
+        loops = _common(self.loops, look.loops) if self.kernels else look.loops
+        self.even &= not look.reduces and (not self.kernels or self.loops == look.loops)
+        self.loops = loops
+        self.sizes |= _sizes(k, buffers)
         self.kernels.append(k)
         self.places.append(place)
         self.made.add(k.out)
@@ -171,6 +217,17 @@ class _Group:
         self.moved.update(k.args[i] for i in look.moved)
         self.streams |= _streams(k, buffers)
         self.ops += look.ops
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """The loops with which both begin."""
+    pairs = zip(a, b, strict=False)
+    return tuple(n for n, _ in itertools.takewhile(lambda p: p[0] == p[1], pairs))
+
+
+def _sizes(k: Kernel, buffers: Sequence[PlanBuffer]) -> dict[int, int]:
+    """The bytes of what a kernel touches."""
+    return {i: buffers[i].nbytes for i in (*k.args, k.out)}
 
 
 def _streams(k: Kernel, buffers: Sequence[PlanBuffer]) -> set[int]:

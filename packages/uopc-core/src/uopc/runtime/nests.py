@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from uopc.config import get
@@ -40,9 +40,11 @@ class Nest:
             for k in self.kernels
         )
 
-    def apart(self) -> list[Nest]:
-        """Its kernels, each alone."""
-        return [Nest((k,)) for k in self.kernels]
+    def without_last(self) -> list[Nest]:
+        """All kernels but the last one, and that one alone."""
+        *first, last = self.kernels
+        read = [replace(k, passing=k.passing and k.out not in last.args) for k in first]
+        return [Nest(tuple(read)), Nest((last,))]
 
     def buffer(self, slot: int, written: bool) -> int:
         """The plan buffer behind a buffer of its program."""
@@ -97,7 +99,7 @@ def nests_of(kernels: Iterable[Kernel]) -> list[Nest]:
 
 
 def lower_nest(nest: Nest, name: str, target: Target | None = None) -> Lowered | None:
-    """The scheduled loop program of a nest; None if its kernels must stay apart."""
+    """The scheduled loop program of a nest; None if its kernels must not be one."""
     if len(nest.kernels) == 1:
         (k,) = nest.kernels
         return lower_kernel(k.ast, name, k.over_slot, target)
@@ -105,5 +107,5 @@ def lower_nest(nest: Nest, name: str, target: Target | None = None) -> Lowered |
         nest.renumbered(i, make_loops(k.ast, k.name, k.over_slot))
         for i, k in enumerate(nest.kernels)
     ]
-    sink = one_nest(parts, name, nest.passing())
+    sink = one_nest(parts, name, nest.passing(), target)
     return None if sink is None else schedule(sink, target)

@@ -89,19 +89,29 @@ def schedule(sink: UOp, target: Target | None = None) -> Lowered:
         return Lowered(_Passes(sink)("schedule", run), str(chosen))
 
 
-def one_nest(parts: Sequence[UOp], name: str, passing: Collection[int]) -> UOp | None:
-    """Programs, one after the other, as one loop nest; None if that is impossible.
+def one_nest(
+    parts: Sequence[UOp],
+    name: str,
+    passing: Collection[int],
+    target: Target | None = None,
+) -> UOp | None:
+    """Programs, one after the other, as one loop nest; None if that does not do.
 
     ``passing`` are the numbers of buffers that need not be stored but for themselves.
     """
     with importing:
+        from uopc.schedule import PLAIN
         from uopc.schedule.fuse import fuse, without_stores
+        from uopc.schedule.scratch import in_scratch, near_enough
 
+    near = (target or PLAIN).l2 // 2
     sink = UOp(Ops.SINK, tuple(s for part in parts for s in part.src), name)
     fused = fuse(sink)
-    if fused is None:
+    if fused is None or not near_enough(fused, near):
         return None
-    return without_stores(_Passes(sink)("fuse", lambda _: fused), passing)
+    one: UOp = fused
+    one = without_stores(_Passes(sink)("fuse", lambda _: one), passing)
+    return in_scratch(one, passing, near)
 
 
 def _written_over(sink: UOp, slot: int) -> UOp:

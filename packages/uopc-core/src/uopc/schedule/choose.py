@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from uopc.schedule.choose_elementwise import elementwise
 from uopc.schedule.choose_reduction import reduction
+from uopc.schedule.choose_rows import rows
 from uopc.schedule.contraction import contraction
-from uopc.schedule.model import Numbers, model
+from uopc.schedule.model import Model, Numbers, model
 from uopc.schedule.nest import fresh_number, is_local
 from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import PLAIN, Target
@@ -21,11 +22,14 @@ def choose_schedule(sink: UOp, target: Target = PLAIN) -> tuple[Step, ...]:
     """The steps for one loop program; none where nothing is to be gained.
 
     There are three kinds: contractions, reductions, and what reduces nothing. Several
-    nests that share no accumulator are looked at one by one.
+    nests that share no accumulator are looked at one by one, and so are those in the
+    rounds of common loops.
     """
-    steps = contraction(sink, target)
+    steps: Sequence[Step] | None = contraction(sink, target)
     if steps is None:
         numbers = Numbers(fresh_number(sink) - 1)
+        steps = rows(sink, target, numbers, _by_kind)
+    if steps is None:
         steps = [s for part in _parts(sink) for s in _chosen(part, target, numbers)]
     return (*steps, Simplify()) if steps else ()
 
@@ -40,6 +44,8 @@ def _parts(sink: UOp) -> list[UOp]:
 
 def _chosen(sink: UOp, target: Target, numbers: Numbers) -> Sequence[Step]:
     m = model(sink, target, numbers)
-    if m is None or m.iterations < SMALL:
-        return ()
+    return () if m is None or m.iterations < SMALL else _by_kind(m)
+
+
+def _by_kind(m: Model) -> Sequence[Step]:
     return reduction(m) if m.reduced else elementwise(m)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from uopc.schedule.axes import Jam, Merge, Parallel, Reorder, Split, Vectorize
 from uopc.schedule.model import Axis, Model, merged
+from uopc.schedule.nest import is_local
 from uopc.schedule.step import Step
 from uopc.uop import Ops
 
@@ -43,6 +44,8 @@ def elementwise(m: Model) -> list[Step]:
 def _written(m: Model) -> int:
     """Bytes that are written without having been read."""
     buffers = {m.accesses[i].src[0] for i in m.stored}
+    if any(map(is_local, buffers)):
+        return 0  # that is read again at once
     buffers -= {m.accesses[i].src[0] for i in m.read}
     return sum(b.arg.size * b.dtype.itemsize for b in buffers)
 

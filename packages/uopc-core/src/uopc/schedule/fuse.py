@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from uopc.schedule.nest import is_local, loops_of, nested, rewritten, stores
+from uopc.schedule.nest import (
+    is_local,
+    is_loop,
+    loops_of,
+    nested,
+    rewritten,
+    stores,
+)
 from uopc.simplify import Bounds
-from uopc.simplify.linear import decompose
+from uopc.simplify.linear import decompose, span
 from uopc.uop import Ops, UOp, substitute, toposort
+
+Body = Sequence[UOp]
 
 
 def fuse(sink: UOp) -> UOp | None:
     """The nests of a program under the outer loops that they have in common.
 
     What one nest stores and a later one reads there is passed on as a value. None where
-    there is but one nest, where they have no loop in common, or where some element that
-    is written is touched by different rounds of the common loops.
+    there is but one nest, or where there are no common loops such that what is written
+    in a round is touched by no other.
     """
     if len(sink.src) < 2:
         return None
     apart = [_numbered_apart(s, i, len(sink.src)) for i, s in enumerate(sink.src)]
-    nests = [loops_of(s) for s in apart]
+    fused = _fused([[s] for s in apart], ())
+    return None if fused is None else UOp(Ops.SINK, tuple(fused), sink.arg)
+
+
+def _fused(bodies: Sequence[Body], outside: Sequence[UOp]) -> list[UOp] | None:
+    """Statements of several nests under common loops, as many as can be.
+
+    Under these, neighbours that have more loops in common share them as well.
+    """
+    if any(len(body) != 1 or not is_loop(body[0]) for body in bodies):
+        return None
+    nests = [loops_of(body[0]) for body in bodies]
     first = nests[0][0]
     depth = min(len(loops) for loops, _ in nests)
     while depth and any(not _alike(loops[:depth], first) for loops, _ in nests):
         depth -= 1
-    common, bodies = first[:depth], []
-    for loops, body in nests:
-        same = dict(zip(loops[:depth], common, strict=True))
-        bodies.append(substitute(nested(loops[depth:], body), same))
-    if not common or not _in_step(bodies, common):
-        return None
-    return UOp(Ops.SINK, tuple(nested(common, _passed_on(bodies))), sink.arg)
+    for n in range(depth, 0, -1):
+        common, inner = first[:n], []
+        for loops, body in nests:
+            same = dict(zip(loops[:n], common, strict=True))
+            inner.append(substitute(nested(loops[n:], body), same))
+        around = (*outside, *common)
+        if _in_step(inner, around):
+            return nested(common, _passed_on(_neighbours(inner, around)))
+    return None
+
+
+def _neighbours(bodies: Sequence[Body], outside: Sequence[UOp]) -> list[Body]:
+    """Runs of nests that have more loops in common, each as one."""
+    found: list[Body] = []
+    run: list[Body] = []
+    joint: Body = ()
+    for body in bodies:
+        longer = _fused([*run, body], outside) if run else None
+        if longer is None:
+            found += [joint] if run else []
+            run, joint = [body], body
+        else:
+            run, joint = [*run, body], longer
+    return [*found, joint]
 
 
 def without_stores(sink: UOp, slots: Collection[int]) -> UOp:
@@ -73,7 +111,7 @@ def _in_step(bodies: Sequence[Sequence[UOp]], common: Sequence[UOp]) -> bool:
     """Whether no round touches an element that another round of ``common`` writes.
 
     So it is if all accesses to a buffer that is written, and touched by several nests,
-    are at one address, which is another one in every round.
+    stay in a stretch of it that each round has to itself.
     """
     written: set[UOp] = set()
     places: dict[UOp, set[UOp]] = {}
@@ -85,34 +123,62 @@ def _in_step(bodies: Sequence[Sequence[UOp]], common: Sequence[UOp]) -> bool:
                 places.setdefault(u.src[0], set()).add(u.src[1])
                 nests.setdefault(u.src[0], set()).add(i)
     shared = [places[b] for b in written if len(nests[b]) > 1]
-    return all(len(at) == 1 and _one_to_one(at.pop(), common) for at in shared)
+    return all(stretch(at, common) is not None for at in shared)
 
 
-def _one_to_one(address: UOp, common: Sequence[UOp]) -> bool:
-    """Whether an address is a sum of loop variables that never has one value twice.
+@dataclass(frozen=True)
+class Stretch:
+    """Where the rounds of some loops are in a buffer: each has ``size`` elements.
 
-    It is, if each step of a variable is longer than what the smaller ones can add.
+    They begin at ``low`` plus the loops' variables times their ``strides``.
     """
-    terms, _ = decompose(address, Bounds())
-    if set(terms) != set(common):
-        return False
-    reach = 0
-    for r, stride in sorted(terms.items(), key=lambda term: abs(term[1])):
-        if abs(stride) <= reach:
-            return False
-        reach += abs(stride) * (r.arg.extent - 1)
-    return True
+
+    strides: tuple[int, ...]
+    low: int
+    size: int
+
+
+def stretch(addresses: Collection[UOp], common: Sequence[UOp]) -> Stretch | None:
+    """What each round of ``common`` touches, if no two touch the same elements.
+
+    They do not, if each step of a variable is longer than what all that is smaller can
+    add up to.
+    """
+    bounds = Bounds()
+    strides: set[tuple[int, ...]] = set()
+    lows, highs = [], []
+    for at in addresses:
+        terms, constant = decompose(at, bounds)
+        strides.add(tuple(terms.pop(r, 0) for r in common))
+        if any(r in toposort(terms) for r in common):
+            return None
+        low, high = span((terms, constant), bounds)
+        lows.append(low)
+        highs.append(high)
+    if len(strides) != 1:
+        return None
+    (one,) = strides
+    reach = max(highs) - min(lows)
+    size = reach + 1
+    pairs = zip(one, common, strict=True)
+    for step, r in sorted(pairs, key=lambda pair: abs(pair[0])):
+        if abs(step) <= reach:
+            return None
+        reach += abs(step) * (r.arg.extent - 1)
+    return Stretch(one, min(lows), size)
 
 
 def _passed_on(bodies: Sequence[Sequence[UOp]]) -> list[UOp]:
     """All statements in turn, reading values where they are known.
 
-    A value is no longer known once something that it reads has been written over.
+    A value is no longer known once something that it reads has been written over. Into
+    loops nothing is passed on but what was stored before: that is not computed again.
     """
     known: dict[UOp, UOp] = {}
     found: list[UOp] = []
     for statement in (s for body in bodies for s in body):
-        (s,) = substitute([statement], known)
+        passed = known if statement.op is Ops.STORE else _stored(known)
+        (s,) = substitute([statement], passed)
         found.append(s)
         changed = {w.src[0] for w in stores([s])}
         known = {
@@ -125,3 +191,12 @@ def _passed_on(bodies: Sequence[Sequence[UOp]]) -> list[UOp]:
             if target not in toposort([value]):
                 known[UOp(Ops.INDEX, (target, index))] = value
     return found
+
+
+def _stored(known: Mapping[UOp, UOp]) -> dict[UOp, UOp]:
+    """Of the values those that are elements of the program's own buffers."""
+    return {
+        at: value
+        for at, value in known.items()
+        if value.op is Ops.INDEX and is_local(value.src[0])
+    }

@@ -23,6 +23,13 @@ ROUND_NS = 6_000
 MAX_ROUNDS = 64
 
 
+def rounds_of(nanoseconds: float) -> int:
+    """Into how many rounds so much work should be split; 1 if not at all."""
+    if nanoseconds < PAYS_NS:
+        return 1
+    return min(MAX_ROUNDS, max(2, int(nanoseconds / ROUND_NS)))
+
+
 @dataclass(frozen=True)
 class Axis:
     """A loop: how far each access moves with it. None: not evenly."""
@@ -53,10 +60,11 @@ class Model:
     Attributes:
         outputs: perfectly nested, outermost first.
         reduced: the loops of the reduction.
-        accesses: the INDEX and STORE nodes of global buffers; axes have their strides.
+        accesses: the INDEX and STORE nodes of arrays; axes have their strides.
         operations: cost of computing one element of the innermost loop, in additions.
         rounding: whether the reduction, if any, adds up floats.
         width: bytes of the widest type that is computed with in the loops; 4 at least.
+        inside: whether other loops are around it, which may run in parallel.
     """
 
     target: Target
@@ -67,6 +75,7 @@ class Model:
     rounding: bool
     width: int
     numbers: Numbers = field(compare=False)
+    inside: bool = False
 
     @property
     def stored(self) -> list[int]:
@@ -111,16 +120,16 @@ class Model:
 
         A matter of the shape: it does not depend on the number of threads.
         """
-        if self.nanoseconds < PAYS_NS:
-            return 1
-        return min(MAX_ROUNDS, max(2, int(self.nanoseconds / ROUND_NS)))
+        return 1 if self.inside else rounds_of(self.nanoseconds)
 
     def with_outputs(self, outputs: Iterable[Axis]) -> Model:
         """Another state of the loops."""
         return replace(self, outputs=tuple(outputs))
 
 
-def model(sink: UOp, target: Target, numbers: Numbers) -> Model | None:
+def model(
+    sink: UOp, target: Target, numbers: Numbers, inside: bool = False
+) -> Model | None:
     """The one nest that a program is, or None if it is something else."""
     loops, body = output_loops(sink)
     inner: Sequence[UOp] = ()
@@ -132,7 +141,7 @@ def model(sink: UOp, target: Target, numbers: Numbers) -> Model | None:
         inner = found.loops
         rounding = found.op is Ops.ADD and found.buffer.dtype.is_float
     addresses = Addresses(list(sink.src))
-    accesses = [a for a in addresses.accesses if not is_local(a.src[0])]
+    accesses = [a for a in addresses.accesses if not _is_accumulator(a.src[0])]
 
     def axis(r: UOp) -> Axis:
         strides = tuple(addresses.stride(a, r) for a in accesses)
@@ -147,7 +156,12 @@ def model(sink: UOp, target: Target, numbers: Numbers) -> Model | None:
         rounding,
         max(4, addresses.widest()),
         numbers,
+        inside,
     )
+
+
+def _is_accumulator(u: UOp) -> bool:
+    return is_local(u) and u.arg.size == 1
 
 
 def _values(u: UOp) -> tuple[UOp, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from uopc.dtype import DType
@@ -51,12 +51,12 @@ def is_local(u: UOp) -> bool:
 
 
 def with_own(
-    statements: Sequence[UOp], slot: int, shared: UOp | None = None
+    statements: Sequence[UOp], slot: int, shared: Collection[UOp] = ()
 ) -> list[UOp]:
     """Statements with local buffers of their own, from ``slot`` on; not ``shared``."""
     own: dict[UOp, UOp] = {}
     for u in toposort(statements):
-        if is_local(u) and u is not shared:
+        if is_local(u) and u not in shared:
             size, dtype = u.arg.size, u.dtype
             own[u] = UOp.buffer(size, dtype, slot + len(own), space="local")
     return substitute(statements, own)

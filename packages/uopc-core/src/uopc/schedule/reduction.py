@@ -323,6 +323,6 @@ class Parts:
         parallel = end(part, *nested(outer, first))
         free = table.arg.slot + 1
         return [
-            *with_own([parallel], free, table),
+            *with_own([parallel], free, [table]),
             *nested(outer, [*last, *body[2:]]),
         ]

@@ -1,0 +1,67 @@
+"""Schedules of rounds with several nests in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from uopc.schedule.axes import Merge, Parallel
+from uopc.schedule.choose_elementwise import round_size
+from uopc.schedule.fuse import stretch
+from uopc.schedule.model import Axis, Model, Numbers, merged, model, rounds_of
+from uopc.schedule.nest import Addresses, is_local, output_loops, stores
+from uopc.schedule.rows import Rows, as_programs
+from uopc.schedule.step import Step
+from uopc.schedule.target import Target
+from uopc.uop import Ops, UOp
+
+
+def rows(
+    sink: UOp,
+    target: Target,
+    numbers: Numbers,
+    choose: Callable[[Model], Sequence[Step]],
+) -> list[Step] | None:
+    """Each part by its kind, the rounds in parallel; None if there is but one part.
+
+    ``choose`` says the steps of a part alone.
+    """
+    loops, body = output_loops(sink)
+    programs = as_programs(sink)
+    if not loops or len(programs) < 2 or all(s.op is Ops.STORE for s in body):
+        return None
+    models = [model(p, target, numbers, inside=True) for p in programs]
+    steps = [tuple(choose(m)) if m else () for m in models]
+    axes, pairs = merged(_axes(loops, body))
+    found: list[Step] = [Merge(outer, inner) for outer, inner in pairs]
+    found.append(Rows(tuple(steps)))
+    times = math.prod(r.arg.extent for r in loops)
+    count = rounds_of(sum(m.nanoseconds for m in models if m) * times)
+    if count > 1 and _apart(loops, body):
+        first, inner = axes[0], numbers.new()
+        size = round_size(first.extent, count, 1)
+        found.append(Parallel(first.number, size, inner))
+    return found
+
+
+def _axes(loops: Sequence[UOp], body: Sequence[UOp]) -> list[Axis]:
+    addresses = Addresses(body)
+    accesses = [a for a in addresses.accesses if not is_local(a.src[0])]
+    return [
+        Axis(
+            r.arg.number,
+            r.arg.extent,
+            tuple(addresses.stride(a, r) for a in accesses),
+            r not in addresses.outside,
+        )
+        for r in loops
+    ]
+
+
+def _apart(loops: Sequence[UOp], body: Sequence[UOp]) -> bool:
+    """Whether no two rounds write the same element of an array."""
+    places: dict[UOp, set[UOp]] = {}
+    for s in stores(body):
+        if not is_local(s.src[0]):
+            places.setdefault(s.src[0], set()).add(s.src[1])
+    return all(stretch(at, loops) is not None for at in places.values())
