@@ -98,7 +98,8 @@ static inline float uopc_exp_f32(float x) {
   return uopc_exp_f32x4(v)[0];
 }
 
-void r_3(float* restrict data0, float* restrict data1) {
+// keep(8 lanes, 32768 bytes), rows(as it is | as it is | as it is | as it is), simplify
+void r_3_x3(float* restrict data0, float* restrict data3) {
   for (int ridx0 = 0; ridx0 < 3; ridx0++) {
     float acc0 = -__builtin_inff();
     #pragma GCC unroll 1
@@ -107,41 +108,26 @@ void r_3(float* restrict data0, float* restrict data1) {
       float val2 = data0[((ridx0*4)+ridx1)];
       acc0 = uopc_max_f32(val1,val2);
     }
-    float val3 = acc0;
-    data1[ridx0] = val3;
-  }
-}
-
-void r_3_n2(float* restrict data0, float* restrict data1, float* restrict data2) {
-  for (int ridx0 = 0; ridx0 < 3; ridx0++) {
-    float acc0 = 0.0f;
-    #pragma GCC unroll 1
-    for (int ridx1 = 0; ridx1 < 4; ridx1++) {
-      float val1 = acc0;
-      float val2 = data0[((ridx0*4)+ridx1)];
-      float val3 = data1[ridx0];
-      acc0 = (val1+uopc_exp_f32((val2+(val3*-1.0f))));
+    float acc2[4];
+    for (int ridx4 = 0; ridx4 < 4; ridx4++) {
+      float val3 = data0[((ridx0*4)+ridx4)];
+      float val4 = acc0;
+      acc2[ridx4] = uopc_exp_f32((val3+(val4*-1.0f)));
     }
-    float val4 = acc0;
-    data2[ridx0] = val4;
-  }
-}
-
-void e_3_4(float* restrict data0, float* restrict data1, float* restrict data2, float* restrict data3) {
-  for (int ridx0 = 0; ridx0 < 3; ridx0++) {
-    #pragma GCC unroll 1
-    for (int ridx1 = 0; ridx1 < 4; ridx1++) {
-      int alu1 = ((ridx0*4)+ridx1);
-      float val2 = data0[alu1];
-      float val3 = data1[ridx0];
-      float val4 = data2[ridx0];
-      data3[alu1] = (uopc_exp_f32((val2+(val3*-1.0f)))/val4);
+    float acc1 = 0.0f;
+    for (int ridx2 = 0; ridx2 < 4; ridx2++) {
+      float val5 = acc1;
+      float val6 = acc2[ridx2];
+      acc1 = (val5+val6);
+    }
+    for (int ridx3 = 0; ridx3 < 4; ridx3++) {
+      float val7 = acc2[ridx3];
+      float val8 = acc1;
+      data3[((ridx0*4)+ridx3)] = (val7/val8);
     }
   }
 }
 
 void uopc_run(void** table) {
-  r_3(table[0], table[1]);
-  r_3_n2(table[0], table[1], table[2]);
-  e_3_4(table[0], table[1], table[2], table[3]);
+  r_3_x3(table[0], table[3]);
 }

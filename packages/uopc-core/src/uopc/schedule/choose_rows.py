@@ -8,9 +8,16 @@ from collections.abc import Callable, Sequence
 from uopc.schedule.axes import Merge, Parallel
 from uopc.schedule.choose_elementwise import round_size
 from uopc.schedule.fuse import stretch
+from uopc.schedule.keep import Keep
 from uopc.schedule.model import Axis, Model, Numbers, merged, model, rounds_of
-from uopc.schedule.nest import Addresses, is_local, output_loops, stores
-from uopc.schedule.rows import Rows, as_programs
+from uopc.schedule.nest import (
+    Addresses,
+    fresh_number,
+    is_local,
+    output_loops,
+    stores,
+)
+from uopc.schedule.rows import Rows, as_programs, parts_of
 from uopc.schedule.step import Step
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp
@@ -27,13 +34,18 @@ def rows(
     ``choose`` says the steps of a part alone.
     """
     loops, body = output_loops(sink)
-    programs = as_programs(sink)
-    if not loops or len(programs) < 2 or all(s.op is Ops.STORE for s in body):
+    if not loops or all(s.op is Ops.STORE for s in body) or len(parts_of(body)) < 2:
         return None
+    keep = Keep(max(1, target.vector_bytes // 4), target.l1)
+    kept = keep.apply(sink)
+    found: list[Step] = [] if kept is sink else [keep]
+    loops, body = output_loops(kept)
+    programs = as_programs(kept)
+    numbers.last = max(numbers.last, fresh_number(kept) - 1)
     models = [model(p, target, numbers, inside=True) for p in programs]
     steps = [tuple(choose(m)) if m else () for m in models]
     axes, pairs = merged(_axes(loops, body))
-    found: list[Step] = [Merge(outer, inner) for outer, inner in pairs]
+    found += [Merge(outer, inner) for outer, inner in pairs]
     found.append(Rows(tuple(steps)))
     times = math.prod(r.arg.extent for r in loops)
     count = rounds_of(sum(m.nanoseconds for m in models if m) * times)
