@@ -64,7 +64,7 @@ class _Joining:
         first = max((self.at[i] for i in needs), default=0)
         for g in self._candidates(look, same, needs):
             if self.groups[g].takes(k, look, self.buffers):
-                g = self._met(g, place, first)
+                g = self._met(g, place, first, look)
                 if g >= 0:
                     break
         else:
@@ -89,10 +89,12 @@ class _Joining:
         found = [*alike, *sorted(near, reverse=True)[:MAX_TRIES], max(last, 0)]
         return [g for g in dict.fromkeys(found) if g <= last]
 
-    def _met(self, g: int, place: int, first: int) -> int:
+    def _met(self, g: int, place: int, first: int, look: _Look) -> int:
         """Where group ``g`` and the next kernel can be together; -1 if nowhere."""
         k, end, group = self.kernels[place], len(self.groups), self.groups[g]
-        read = {a for a in group.read if self._is_array(a)}
+        # What is passed on from one loop to another of a row is in scratch.
+        passed = set() if group.alike(look) else group.made
+        read = {a for a in group.read - passed if self._is_array(a)}
         if self._is_array(k.out) and any(self.last_read[a] < place for a in read):
             return -1  # its memory could be that of what is not read any more
         if g == end - 1 or (first <= g and not self._is_array(k.out)):
@@ -193,7 +195,7 @@ class _Group:
             return False
         if len(self.streams | streams) > MAX_STREAMS or self.ops + look.ops > MAX_OPS:
             return False
-        if self.even and not look.reduces and look.loops == self.loops:
+        if self.alike(look):
             return self.made.isdisjoint(k.args[i] for i in look.moved) and (
                 k.over not in self.moved
             )
@@ -201,6 +203,10 @@ class _Group:
         sizes = {**self.sizes, **_sizes(k, buffers)}
         each = (n // rows if n % rows == 0 else n for n in sizes.values())
         return rows > 1 and sum(each) <= ROW_BYTES
+
+    def alike(self, look: _Look) -> bool:
+        """Whether a kernel has the same loops as all of these, and no other."""
+        return self.even and not look.reduces and look.loops == self.loops
 
     def add(
         self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer], place: int

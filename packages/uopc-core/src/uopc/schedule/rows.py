@@ -60,7 +60,9 @@ class Rows:
         slot = fresh_slot(sink)
         body: list[UOp] = []
         for program, steps in zip(programs, self.parts, strict=True):
-            made = with_own(apply_schedule(program, steps).src, slot, shared)
+            # What a step adds may look like what only other parts share.
+            kept = {u for u in toposort([program]) if u in shared}
+            made = with_own(apply_schedule(program, steps).src, slot, kept)
             slot = max(slot, fresh_slot(UOp(Ops.SINK, tuple(made), sink.arg)))
             body += made
         return UOp(Ops.SINK, tuple(nested(loops, body)), sink.arg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -267,9 +268,7 @@ class Reduction(Arithmetic):
             lead = broadcast_shape(a.shape[:-2], b.shape[:-2])
         except ValueError as error:
             raise ValueError(_mismatch(self, other, str(error))) from None
-        out = composite.matmul(
-            broadcast_to(a, lead + a.shape[-2:]), broadcast_to(b, lead + b.shape[-2:])
-        )
+        out = _product(a, b, lead)
         out = _drop_axes(out, self.ndim == 1, other.ndim == 1)
         return self._new(out.cast(dtype), other)
 
@@ -278,6 +277,21 @@ class Reduction(Arithmetic):
 
     matmul = __matmul__
     dot = __matmul__
+
+
+def _product(a: UOp, b: UOp, lead: tuple[int, ...]) -> UOp:
+    """The products over common leading axes.
+
+    If there is but one right factor, all rows are those of one matrix: then the
+    gradient of that factor is one product as well, not one for each and their sum.
+    """
+    if len(b.shape) == 2:
+        *_, m, k = a.shape
+        rows = a.reshape((math.prod(lead) * m, k))
+        return composite.matmul(rows, b).reshape((*lead, m, b.shape[-1]))
+    return composite.matmul(
+        broadcast_to(a, lead + a.shape[-2:]), broadcast_to(b, lead + b.shape[-2:])
+    )
 
 
 def _drop_axes(out: UOp, rows: bool, columns: bool) -> UOp:
