@@ -55,6 +55,18 @@ class Lanes:
                     self._affine[v] = self._taken_apart(v)
         return self._affine[u]
 
+    def offsets(self, u: UOp) -> tuple[UOp, list[int]] | None:
+        """``u`` in the first lane, and how much more it is in each, if that is fixed.
+
+        Of ``(8*i + lane) // 2`` it is ``4*i``, and 0, 0, 1, 1, 2, 2, 3, 3.
+        """
+        each = [self._simplify(self.at(u, i)) for i in range(self.count)]
+        sums = [decompose(v, self._bounds) for v in each]
+        terms, first = sums[0]
+        if any(more != terms for more, _ in sums):
+            return None
+        return each[0], [constant - first for _, constant in sums]
+
     def settled(self, roots: Iterable[UOp]) -> list[UOp]:
         """The roots, with what turns out to be the same for all lanes made so.
 

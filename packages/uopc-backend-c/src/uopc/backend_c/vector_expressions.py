@@ -246,8 +246,7 @@ class VectorExpressions:
         if found is not None:
             text = self._affine(u, found, names, uses, pad)
         else:
-            at = self.named(index, names, uses, pad)
-            text = self._each(u, [f"{at}[{i}]" for i in range(self.count)])
+            text = self._each(u, self.indices(index, names, uses, pad))
         if gate:
             condition = self.scalar(gate[0], names, uses, pad)
             t = self.type(u)
@@ -264,6 +263,15 @@ class VectorExpressions:
             return f"(-{text})" if boolean else text
         base = self.scalar(found.base, names, uses, pad)
         return self._each(u, lane_indices(base, found.step, self.count))
+
+    def indices(self, index: UOp, names: Names, uses: Uses, pad: str) -> list[str]:
+        """The index in each lane, where it is not affine."""
+        found = self.lanes.offsets(index)
+        if found is None:
+            at = self.named(index, names, uses, pad)
+            return [f"{at}[{i}]" for i in range(self.count)]
+        base = self.scalar(found[0], names, uses, pad)
+        return [f"{base}+{n}" if n else base for n in found[1]]
 
     def _each(self, u: UOp, indices: Iterable[str]) -> str:
         """A vector of elements at their own indices."""

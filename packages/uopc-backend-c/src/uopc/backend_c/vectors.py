@@ -113,8 +113,7 @@ class VectorPrinter:
             lines.append(f"{pad}{place} = {self.kept(s, elements[-1])};")
             return
         if found is None:
-            at = values.named(index, names, uses, pad)
-            indices = [f"{at}[{i}]" for i in range(values.count)]
+            indices = values.indices(index, names, uses, pad)
         else:
             base = values.scalar(found.base, names, uses, pad)
             indices = lane_indices(base, found.step, values.count)

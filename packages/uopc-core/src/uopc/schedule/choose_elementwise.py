@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from uopc.schedule.axes import Jam, Merge, Parallel, Reorder, Split, Vectorize
 from uopc.schedule.model import Axis, Model, merged
-from uopc.schedule.nest import is_local
+from uopc.schedule.nest import is_local, loop
 from uopc.schedule.step import Step
-from uopc.uop import Ops
+from uopc.simplify import Bounds, Simplifier
+from uopc.simplify.linear import decompose
+from uopc.uop import Ops, UOp, substitute
 
 STRIP = 16  # rows of a transpose that are made at a time: a line of memory
 JAMMED = 24  # operations an element; of more, so many copies would not be worth it
@@ -21,7 +23,7 @@ def elementwise(m: Model) -> list[Step]:
     if not axes:
         return steps
     m = m.with_outputs(axes)
-    vector = can_vectorize(m, axes[-1])
+    vector = can_vectorize(m, axes[-1], uneven=True)
     across = _read_across(m) if vector else None
     rounds = m.rounds()
     if rounds > 1 and independent(m):
@@ -78,13 +80,32 @@ def independent(m: Model) -> bool:
     return True
 
 
-def can_vectorize(m: Model, axis: Axis) -> bool:
-    """Whether the iterations of a loop can be lanes, and that is worth it."""
+def can_vectorize(m: Model, axis: Axis, uneven: bool = False) -> bool:
+    """Whether the iterations of a loop can be lanes, and that is worth it.
+
+    ``uneven``: also where reads go on by other steps, if they do so in all vectors
+    alike, such as those of a window's one element for all that the window has.
+    """
     if axis.extent < m.lanes or m.lanes < 2:
         return False
     if any(axis.strides[i] != 1 for i in m.stored):
         return False
-    return all(s is not None for s in axis.strides)
+    odd = [m.accesses[i] for i, s in enumerate(axis.strides) if s is None]
+    return not odd or (uneven and all(_in_all_vectors(a, axis, m.lanes) for a in odd))
+
+
+def _in_all_vectors(access: UOp, axis: Axis, lanes: int) -> bool:
+    """Whether an access goes on in the same way within each vector along an axis."""
+    at = access.src[1]
+    loops = (u for u in at.toposort() if u.op is Ops.RANGE)
+    r = next((u for u in loops if u.arg.number == axis.number), None)
+    if r is None or any(u.op is Ops.INDEX for u in at.toposort()):
+        return False
+    vector = loop(r.arg.number, -(-r.arg.extent // lanes), r.dtype)
+    lane = loop(-1, lanes, r.dtype)
+    (placed,) = substitute([at], {r: vector * UOp.const(lanes, r.dtype) + lane})
+    terms, _ = decompose(Simplifier()(placed), Bounds())
+    return all(vector not in u.toposort() or u is vector for u in terms)
 
 
 def _read_across(m: Model) -> Axis | None:
