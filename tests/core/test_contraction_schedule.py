@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,12 +95,53 @@ def test_matmul(m: int, k: int, n: int, target: Target) -> None:
 
 
 @pytest.mark.parametrize("right", ["by columns", "by terms", "in place"])
-@pytest.mark.parametrize("left", ["in place", "by strips"])
-def test_blocks_in_both_directions(left: LeftKind, right: RightKind) -> None:
+@pytest.mark.parametrize("left", ["in place", "by rows", "by strips"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_blocks_in_both_directions(
+    left: LeftKind, right: RightKind, turned: bool
+) -> None:
     """Two blocks down and two across, of two tiles each; three passes; edges."""
+    if turned and right == "in place":
+        return  # its columns are no neighbours
     sink = loops(matmul(array(0, 13, 5), array(1, 5, 56)))
-    step = Contract(Blocks(4, 2, 8, 2, 2, 2), 1, left, right, True, True)
+    step = Contract(Blocks(4, 2, 8, 2, 2, 2), 1, left, right, True, True, turned)
     assert_same(sink, AVX2, step=step)
+
+
+@pytest.mark.parametrize("terms", [(5,), (3, 9), (2, 17)])
+@pytest.mark.parametrize("depth", [8, 9, 17])
+def test_rows_are_packed_by_vectors_of_terms(
+    terms: tuple[int, ...], depth: int
+) -> None:
+    """With terms left over, and passes that end within a row of the inner loop."""
+    n = math.prod(terms)
+    left = array(0, 7, n) * 2.0 + array(2, 7, n)
+    product = left.reshape((7, 1, *terms)).expand((7, 16, *terms)) * array(
+        1, 16, n
+    ).reshape((1, 16, *terms)).expand((7, 16, *terms))
+    sink = loops(product.reduce(Ops.ADD, len(terms)))
+    blocks = Blocks(3, 2, 8, depth, high=2, wide=1)
+    step = Contract(blocks, 1, "by rows", "by terms", True, True)
+    assert_same(sink, AVX2, step=step)
+
+
+def test_what_is_computed_for_rows_is_computed_by_vectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    left = array(0, 64, 128) * 2.0 + 1.0
+    (step, *_) = contraction(loops(matmul(left, array(1, 128, 64))), AVX2) or ()
+    assert isinstance(step, Contract)
+    assert step.left == "by rows"
+    assert not step.turned
+
+
+def test_rows_and_columns_may_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns fill no vector, but many rows do."""
+    sink = loops(matmul(array(0, 64, 20), array(1, 20, 2)))
+    assert assert_same(sink, AVX2).turned
+    wide = loops(matmul(array(0, 20, 64), array(1, 64, 64)))
+    assert not assert_same(wide, AVX2).turned
 
 
 @pytest.mark.parametrize("rows", [20, 21, 24])
@@ -286,8 +328,19 @@ def convolution(batch: int, channels: int, height: int, width: int, rows: int) -
     ],
 )  # fmt: skip
 def test_convolution(sizes: tuple[int, ...], target: Target) -> None:
-    step = assert_same(convolution(*sizes), target)
-    assert (step.right == "whole") == (sizes[3] > 5)
+    """By whatever way the estimate likes best, and by all others there are."""
+    sink = convolution(*sizes)
+    assert_same(sink, target)
+    found = find_contraction(sink)
+    assert found is not None
+    kinds = set()
+    for c in (found, found.turned()):
+        for step, _ in module._ways(c, target):
+            way = replace(step, turned=c is not found)
+            assert_same(sink, target, step=way)
+            kinds.add((way.right, way.turned))
+    assert ("whole", False) in kinds
+    assert len(kinds) >= 3
 
 
 def test_a_window_seen_backwards() -> None:
@@ -354,8 +407,8 @@ def test_small_ones_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     small = loops(matmul(array(0, 8, 8), array(1, 8, 8)))
     assert find_contraction(small) is not None
     assert contraction(small, AVX2) is None
-    flat = loops(matmul(array(0, 512, 64), array(1, 64, 2)))
-    assert contraction(flat, AVX512) is None  # of 16 lanes, 14 would be empty
+    flat = loops(matmul(array(0, 3, 1000), array(1, 1000, 2)))
+    assert contraction(flat, AVX512) is None  # of 16 lanes, 13 would be empty
     large = loops(matmul(array(0, 64, 64), array(1, 64, 64)))
     assert contraction(large, AVX2) is not None
 

@@ -25,7 +25,6 @@ from uopc.schedule.contraction_blocks import (
 from uopc.schedule.contraction_build import Builder, Layout, LeftKind
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
 from uopc.schedule.contraction_reads import (
-    PADDING,
     extent,
     lane_loops,
     moves,
@@ -82,6 +81,7 @@ class Contract:
         right: how the right factor is packed, or not.
         fma: whether a product is added with one rounding.
         parallel: whether the rounds may run at once.
+        turned: whether rows and columns change places.
     """
 
     blocks: Blocks
@@ -90,11 +90,13 @@ class Contract:
     right: RightKind
     fma: bool
     parallel: bool
+    turned: bool = False
 
     def __str__(self) -> str:
         b = self.blocks
         where = "" if self.left == "by strips" else f", left {self.left}"
         where += "" if self.right.startswith("by") else f", right {self.right}"
+        where += ", turned" if self.turned else ""
         return (
             f"contract(tile {b.rows}x{b.vectors * b.lanes}, "
             f"block {b.high * b.rows}x{b.wide * b.vectors * b.lanes}x{b.depth}{where})"
@@ -105,6 +107,8 @@ class Contract:
         found = find_contraction(sink)
         if found is None:
             raise ValueError(f"{sink.arg} is no contraction")
+        if self.turned:
+            found = found.turned()
         window = find_window(found) if self.right == "whole" else None
         if window is not None:
             found = _by_window(found, window)
@@ -130,12 +134,21 @@ def contraction(sink: UOp, target: Target) -> list[Step] | None:
         return None
     if extent((*found.rows, *found.columns, *found.reduced)) < SMALL:
         return None
-    window = find_window(found)
-    step = None if window is None else _copied(found, window, target)
-    step = step or _packed(found, target)
-    if step is None:
+    ways = _ways(found, target)
+    for step, cycles in _ways(found.turned(), target):
+        stored = SINGLE_COST * extent((*found.batch, *found.rows, *found.columns))
+        ways.append((replace(step, turned=True), cycles + stored))
+    if not ways:
         return None
+    step, _ = min(ways, key=lambda way: way[1])
     return [*splits, step, *_narrowed(sink, found, target)]
+
+
+def _ways(c: Contraction, target: Target) -> list[Way]:
+    """With the right factor copied as a window, and packed, as far as that will do."""
+    window = find_window(c)
+    copied = None if window is None else _copied(c, window, target)
+    return [way for way in (copied, _packed(c, target)) if way is not None]
 
 
 def _narrowed(sink: UOp, c: Contraction, target: Target) -> list[Step]:
@@ -160,15 +173,17 @@ def _digits(sink: UOp) -> list[Step]:
     return [*found.values(), Simplify()] if found else []
 
 
-def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
-    """By windows, if they are small, and most of a window is used."""
+Way = tuple["Contract", float]
+"""A step, and about how many cycles its contraction takes."""
+
+
+def _copied(c: Contraction, window: Window, target: Target) -> Way | None:
+    """By windows, if they are small."""
     c = _by_window(c, window)
     dtype = c.accumulator.dtype
     lanes = target.lanes(dtype)
     *_, last = c.columns
     along = ceil(last.arg.extent, lanes)
-    if along * lanes > PADDING * last.arg.extent:
-        return None
     free = extent(window.free)
     most = WINDOW_BYTES // (window.area * dtype.itemsize)
     depth = block_depth(
@@ -181,7 +196,8 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
         return None  # passes might end at different loops
     if c.reduced[len(c.reduced) - len(inner) :] != tuple(inner):
         return None
-    left: LeftKind = "in place" if _direct(c) else "by strips"
+    left = _left(c, lanes)
+    left = "by strips" if left == "by blocks" else left
     size = Size(
         extent(c.batch),
         extent(c.rows),
@@ -198,15 +214,14 @@ def _copied(c: Contraction, window: Window, target: Target) -> Step | None:
     return _step(c, size, 1, left, "whole", target)
 
 
-def _packed(c: Contraction, target: Target) -> Step | None:
+def _packed(c: Contraction, target: Target) -> Way | None:
     """With the right factor packed."""
     dtype = c.accumulator.dtype
     lanes = target.lanes(dtype)
     joined = lane_loops([r.arg.extent for r in c.columns], lanes)
     inner = extent(c.columns[len(c.columns) - joined :])
     across = joined == 1 and moves(c.right, c.columns[-1]) in (0, 1)
-    left: LeftKind = "by blocks" if rows_are_near(c) else "by strips"
-    left = "in place" if _direct(c) else left
+    left = _left(c, lanes)
     reduced = tuple(r.arg.extent for r in c.reduced)
     right: RightKind = "by columns" if across else "by terms"
     depths, cost = block_depths(reduced), VECTOR_COST if across else SINGLE_COST
@@ -227,10 +242,10 @@ def _packed(c: Contraction, target: Target) -> Step | None:
         panels=right != "in place",
         ahead=left == "by blocks",
     )
-    step = _step(c, size, joined, left, right, target)
+    step, cycles = _step(c, size, joined, left, right, target)
     b = step.blocks
     padded = size.vectors * lanes * ceil(size.rows, b.rows) * b.rows
-    return step if padded <= WASTE * size.rows * extent(c.columns) else None
+    return (step, cycles) if padded <= WASTE * size.rows * extent(c.columns) else None
 
 
 def _stays(c: Contraction, target: Target) -> bool:
@@ -270,10 +285,23 @@ def _direct(c: Contraction) -> bool:
     return apart and rows_are_near(c)
 
 
+def _left(c: Contraction, lanes: int) -> LeftKind:
+    """How tiles get the left factor."""
+    if _direct(c):
+        return "in place"
+    if rows_are_near(c):
+        return "by blocks"
+    *_, last = c.reduced
+    along = moves(c.left, last) in (0, 1) and last.arg.extent >= lanes
+    return "by rows" if along else "by strips"
+
+
 def _cost_of_left(c: Contraction, left: LeftKind) -> tuple[float, float]:
     """Of an element; and where a vector may hold several rows."""
     if left == "in place":
         return DIRECT_COST, DIRECT_COST
+    if left == "by rows":
+        return VECTOR_COST, VECTOR_COST
     return SINGLE_COST, 2 * VECTOR_COST if rows_are_near(c) else SINGLE_COST
 
 
@@ -284,9 +312,9 @@ def _step(
     left: LeftKind,
     right: RightKind,
     target: Target,
-) -> Contract:
+) -> Way:
     blocks, cycles = choose_blocks(size, c.accumulator.dtype, target)
     rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
     rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
     parallel = rounds > 1 and cycles >= PAYS_CYCLES / 2
-    return Contract(blocks, joined, left, right, target.fma, parallel)
+    return Contract(blocks, joined, left, right, target.fma, parallel), cycles

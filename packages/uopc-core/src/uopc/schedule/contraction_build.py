@@ -14,8 +14,9 @@ from uopc.schedule.contraction_window import Window
 from uopc.schedule.nest import end, fresh_number, fresh_slot, loop, nested, read, store
 from uopc.uop import Ops, UOp, substitute
 
-LeftKind = Literal["in place", "by strips", "by blocks"]
-"""Read where it is; or packed, for each row of tiles, or for all of a block before."""
+LeftKind = Literal["in place", "by rows", "by strips", "by blocks"]
+"""Read where it is; or packed for each row of tiles, as rows or with neighbouring rows
+side by side; or so for all of a block before."""
 
 
 class Layout:
@@ -228,6 +229,14 @@ class Builder:
     def pack_strip(self, tile: UOp, depth: int) -> list[UOp]:
         """The left factor of a row of tiles."""
         i, (loops, k, where) = self.rows_of_tile(), self.terms(depth, True)
+        if self.left_kind == "by rows":
+            one = self.pack(tile, k, i, where)
+            vectors = [
+                s
+                for made, place in self.vectors_of(loops[-1])
+                for s in nested(made, substitute([one], place))
+            ]
+            return nested([i, *loops[:-1]], vectors)
         around = [*loops, i] if rows_are_near(self.c) else [i, *loops]
         return nested(around, [self.pack(tile, k, i, where)])
 
@@ -244,6 +253,8 @@ class Builder:
         """Where the packed left factor has a term of a row."""
         if self.left_kind == "by blocks":
             return self.at.number(tile, self.b.depth, k, self.b.rows, i)
+        if self.left_kind == "by rows":
+            return self.at.number(i, self.b.depth, k)
         return self.at.number(k, self.b.rows, i)
 
     def left_at(self, tile: UOp, i: UOp | int, where: dict[UOp, UOp]) -> UOp:
@@ -256,7 +267,7 @@ class Builder:
     def strips(self, depth: int) -> UOp:
         """Some rows of a block at a time."""
         tile = self.loop(self.b.high)
-        strips = self.left_kind == "by strips"
+        strips = self.left_kind in ("by rows", "by strips")
         body = self.pack_strip(tile, depth) if strips else []
         body.append(self.tiles(tile, depth))
         if self.at.passes == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uopc.dtype import f32, f64
 from uopc.schedule.nest import Addresses, accumulation, is_local, output_loops
@@ -35,6 +35,16 @@ class Contraction:
     right: UOp
     accumulator: UOp
     stores: Loops
+
+    def turned(self) -> Contraction:
+        """With rows for columns, so that neighbours in a vector are not in memory."""
+        return replace(
+            self,
+            rows=self.columns,
+            columns=self.rows,
+            left=self.right,
+            right=self.left,
+        )
 
 
 def find_contraction(sink: UOp) -> Contraction | None:
