@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from uopc.autodiff.constancy import constant_number, regrouped
-from uopc.autodiff.liveness import (
+from uopc.autodiff.factors import (
     Factor,
-    Live,
     Term,
     conjunction_node,
-    everything,
     factor,
-    live,
-    meet,
     placed,
     reshaped_node,
-    union,
 )
+from uopc.autodiff.liveness import Live, everything, live, meet, union
 from uopc.composite import flip, iota, pad, scatter_add
 from uopc.dtype import boolean
 from uopc.uop import Ops, UOp, toposort

@@ -10,11 +10,12 @@ is ever computed for more elements than it depends on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from uopc.autodiff.constancy import constant_axes
+from uopc.autodiff.covering import uncovered
+from uopc.autodiff.factors import Factor, Term, conjunction_node, placed
 from uopc.composite import full
 from uopc.dtype import boolean
 from uopc.uop import Ops, UOp
@@ -23,17 +24,6 @@ from uopc.uop import Ops, UOp
 # so that the work per guard has a bound.
 FACTORS = 8
 ALTERNATIVES = 8
-ATOMS = 32  # of an alternative, with what its factors ask "any" of
-
-
-class Factor(NamedTuple):
-    """A bool node; its axis k is axis ``axes[k]`` of the whole."""
-
-    core: UOp
-    axes: tuple[int, ...]
-
-
-Term = tuple[Factor, ...]
 
 
 class Live(NamedTuple):
@@ -70,7 +60,7 @@ def live(shape: tuple[int, ...], terms: Iterable[Iterable[Factor]]) -> Live:
     if 0 in shape:
         return Live(shape, ())
     known = [t for t in (_conjunction(t, shape) for t in terms) if t is not None]
-    kept = _uncovered(known)
+    kept = uncovered(known)
     if len(kept) > ALTERNATIVES:
         kept = _grouped(kept, shape)
     if len(kept) > ALTERNATIVES:
@@ -112,76 +102,7 @@ def meet(a: Live, b: Live) -> Live:
     return live(a.shape, [s + t for s in a.terms for t in b.terms])
 
 
-# -- factors --------------------------------------------------------------------
-
-
-def factor(u: UOp, axes: Sequence[int], look: bool = True) -> Factor:
-    """The node along ``axes``, without the axes along which it is constant.
-
-    ``look``: whether to look for such in its graph; otherwise only EXPAND counts.
-    """
-    places: list[int | None] = list(axes)
-    if look:
-        constant = constant_axes(u)
-        places = [None if i in constant else a for i, a in enumerate(axes)]
-    while u.src:
-        inner = u.src[0]
-        if u.op is Ops.PERMUTE:
-            at = dict(zip(u.arg, places, strict=True))
-            places = [at[i] for i in range(len(places))]
-        elif u.op is Ops.EXPAND:
-            pairs = zip(places, inner.shape, u.shape, strict=True)
-            places = [None if n != m else a for a, n, m in pairs]
-        elif u.op is Ops.RESHAPE and _long(u) == _long(inner):
-            long = iter([a for a, n in zip(places, u.shape, strict=True) if n != 1])
-            places = [None if n == 1 else next(long) for n in inner.shape]
-        else:
-            break
-        u = inner
-    kept = [i for i, n in enumerate(u.shape) if places[i] is not None and n != 1]
-    if any(n != 1 and i not in kept for i, n in enumerate(u.shape)):
-        u = u.shrink([(0, n if i in kept else 1) for i, n in enumerate(u.shape)])
-    core = reshaped_node(u, tuple([u.shape[i] for i in kept]))
-    return Factor(core, tuple([a for i in kept if (a := places[i]) is not None]))
-
-
-def placed(core: UOp, axes: Sequence[int], shape: Sequence[int]) -> UOp:
-    """The node of which axis k is to be axis ``axes[k]`` of an array of ``shape``."""
-    order = sorted(range(len(axes)), key=lambda k: axes[k])
-    if order != list(range(len(axes))):
-        core = core.permute(order)
-    ones = tuple([n if i in axes else 1 for i, n in enumerate(shape)])
-    u = reshaped_node(core, ones)
-    return u if ones == tuple(shape) else u.expand(shape)
-
-
-def reshaped_node(u: UOp, shape: tuple[int, ...]) -> UOp:
-    """The node under another shape, one RESHAPE at most."""
-    while u.op is Ops.RESHAPE and u.shape != shape:
-        u = u.src[0]
-    return u if u.shape == shape else u.reshape(shape)
-
-
-def conjunction_node(
-    term: Sequence[Factor], axes: Sequence[int], lengths: Sequence[int]
-) -> UOp:
-    """All of these factors, over these axes: those along the same axes come first."""
-    groups: dict[tuple[int, ...], list[Factor]] = {}
-    for f in term:
-        groups.setdefault(tuple(sorted(f.axes)), []).append(f)
-    length = dict(zip(axes, lengths, strict=True))
-    at = {a: i for i, a in enumerate(axes)}
-    nodes = []
-    for along, factors in groups.items():
-        inner, shape = {a: i for i, a in enumerate(along)}, [length[a] for a in along]
-        each = [placed(f.core, [inner[a] for a in f.axes], shape) for f in factors]
-        together = reduce(lambda a, b: a & b, each)
-        nodes.append(placed(together, [at[a] for a in along], lengths))
-    return reduce(lambda a, b: a & b, nodes)
-
-
-def _long(u: UOp) -> list[int]:
-    return [n for n in u.shape if n != 1]
+# -- terms as nodes ---------------------------------------------------------------
 
 
 def _any_of(terms: Sequence[Term], axes: Sequence[int], lengths: Sequence[int]) -> UOp:
@@ -229,82 +150,3 @@ def _grouped(terms: Sequence[Term], shape: Sequence[int]) -> list[Term]:
         term = _conjunction([*common, _joined(rest, shape)], shape)
         left = [t for t in left if best not in t]
         left += [] if term is None else [term]
-
-
-# -- what covers what -------------------------------------------------------------
-
-
-def _uncovered(terms: Collection[Term]) -> list[Term]:
-    """The terms without those that another one covers."""
-    kept: list[Term] = []
-    for term in terms:
-        if not any(_covers(k, term) for k in kept):
-            kept = [k for k in kept if not _covers(term, k)]
-            kept.append(term)
-    return kept
-
-
-def _covers(wide: Term, narrow: Term) -> bool:
-    """Whether ``wide`` surely is true wherever ``narrow`` is.
-
-    It is if all its factors are among those of the other. A factor that says "any" is
-    also implied by what it asks of: any(A) by A, and by any(A & B). So all that it asks
-    of must be found in ``narrow`` for some choice of the places it may choose.
-    """
-    if set(wide) <= set(narrow):
-        return True
-    if not any(_is_any(f.core) for f in wide):
-        return False
-    known: dict[UOp, list[tuple[int, ...]]] = {}
-    for core, names in _atoms(narrow):
-        known.setdefault(core, []).append(names)
-    choices: list[dict[int, int]] = [{}]
-    for core, names in _atoms(wide):
-        pairs = [(c, at) for c in choices for at in known.get(core, ())]
-        found = [_choice(c, names, at) for c, at in pairs[:ATOMS]]
-        choices = [c for c in found if c is not None]
-        if not choices:
-            return False
-    return True
-
-
-def _choice(
-    chosen: dict[int, int], names: Sequence[int], at: Sequence[int]
-) -> dict[int, int] | None:
-    """The choice with which ``names`` are the places ``at``; None if there is none."""
-    chosen = dict(chosen)
-    for name, place in zip(names, at, strict=True):
-        if (place if name >= 0 else chosen.setdefault(name, place)) != place:
-            return None
-        if name >= 0 and name != place:
-            return None
-    return chosen
-
-
-def _is_any(u: UOp) -> bool:
-    return u.op is Ops.REDUCE and u.arg[0] is Ops.MAX
-
-
-def _atoms(term: Term) -> list[tuple[UOp, tuple[int, ...]]]:
-    """The factors and, instead of those that say "any", what they ask of.
-
-    Axes that are asked over have names of their own, below zero.
-    """
-    found: list[tuple[UOp, tuple[int, ...]]] = []
-    waiting: list[tuple[UOp, tuple[int, ...]]] = list(term)
-    fresh = 0
-    while waiting:
-        u, names = waiting.pop()
-        core, axes = factor(u, names, look=False)
-        if len(found) + len(waiting) < ATOMS:
-            if core.op is Ops.AND:
-                waiting += [(s, axes) for s in core.src]
-                continue
-            if _is_any(core):
-                n = core.arg[1]
-                asked = tuple(range(fresh - n, fresh))
-                fresh -= n
-                waiting.append((core.src[0], axes + asked))
-                continue
-        found.append((core, axes))
-    return found
