@@ -7,8 +7,11 @@ more of it than depends on the axes concerned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from uopc.autodiff.constancy import constant_number, regrouped
+import numpy as np
+
+from uopc.autodiff.constancy import regrouped
 from uopc.autodiff.factors import (
     Factor,
     Term,
@@ -23,6 +26,9 @@ from uopc.dtype import boolean
 from uopc.uop import Ops, UOp, toposort
 
 NODES = 64  # how much of a bool node is looked into
+MOVING = (Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP)
+# Of these windows are made, so that they are known without any data.
+WINDOWS = (Ops.IOTA, Ops.CONST, Ops.RESHAPE, Ops.EXPAND, Ops.CMPLT, Ops.AND, Ops.OR)
 
 
 def parsed(node: UOp) -> Live:
@@ -58,9 +64,6 @@ def _opens(u: UOp) -> bool:
     if u.op is Ops.REDUCE:
         return u.arg[0] is Ops.MAX
     return u.op in (Ops.AND, Ops.OR) or u.op in MOVING
-
-
-MOVING = (Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE, Ops.SHRINK, Ops.FLIP)
 
 
 def copied(u: UOp, x: Live) -> Live | None:
@@ -210,7 +213,7 @@ def anywhere(x: Live, axes: Iterable[int]) -> Live:
     """
     over = set(axes)
     shape = tuple([1 if i in over else n for i, n in enumerate(x.shape)])
-    if 0 in x.shape:
+    if 0 in x.shape or not x.terms:
         return Live(shape, ())
     terms = []
     for term in x.terms:
@@ -239,7 +242,7 @@ def _asked(
     """The factor that says "any" of all of these at once."""
     along = sorted({a for f in factors for a in f.axes})
     if len(along) == 1:
-        known = _is_somewhere(factors, shape[along[0]])
+        known = _is_somewhere(factors)
         if known is not None:
             return [Factor(UOp.const(known, boolean), ())]
     kept = [a for a in along if a not in over]
@@ -248,20 +251,22 @@ def _asked(
     return [Factor(u.reduce(Ops.MAX, len(order) - len(kept)), tuple(kept))]
 
 
-def _is_somewhere(factors: Sequence[Factor], n: int) -> bool | None:
-    """Whether windows of an axis meet; None if it is something else."""
-    low, high = 0, n
-    for core, _ in factors:
-        if core.op is not Ops.CMPLT:
+def _is_somewhere(factors: Sequence[Factor]) -> bool | None:
+    """Whether windows of one axis meet; None if it is something else."""
+    inside: set[UOp] = set()
+    waiting = [f.core for f in factors]
+    while waiting:
+        u = waiting.pop()
+        if u.op not in WINDOWS or len(inside) > NODES:
             return None
-        a, b = core.src
-        if a.op is Ops.IOTA and (end := constant_number(b)) is not None:
-            high = min(high, int(end))
-        elif b.op is Ops.IOTA and (begin := constant_number(a)) is not None:
-            low = max(low, int(begin) + 1)
-        else:
-            return None
-    return low < high
+        if u not in inside:
+            inside.add(u)
+            waiting += u.src
+    value: dict[UOp, Any] = {}
+    for u in toposort([f.core for f in factors]):
+        assert u.op.numpy is not None
+        value[u] = u.op.numpy(u, *(value[s] for s in u.src))
+    return bool(np.logical_and.reduce([value[f.core] for f in factors]).any())
 
 
 # -- indices ------------------------------------------------------------------

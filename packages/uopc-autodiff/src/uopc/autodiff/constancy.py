@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from uopc.uop import Ops, Scalar, UOp
+from uopc.uop import Ops, UOp
 
 NODES = 64  # how far to look
 
@@ -73,7 +73,7 @@ class _Walk:
         further = 1 if u.op is Ops.STACK else 0
         found: set[int] | None = None
         for s in u.src:
-            if constant_number(s) is not None:
+            if _filled(s):
                 continue  # constant along all axes
             axes = {i + further for i in self.axes(s)}
             found = axes if found is None else found & axes
@@ -82,11 +82,11 @@ class _Walk:
         return set(range(further, len(u.shape))) if found is None else found
 
 
-def constant_number(u: UOp) -> Scalar | None:
-    """The number that all elements are, None if they may differ."""
+def _filled(u: UOp) -> bool:
+    """Whether all elements are one number."""
     while u.op in (Ops.EXPAND, Ops.RESHAPE):
         u = u.src[0]
-    return u.value if u.op is Ops.CONST else None
+    return u.op is Ops.CONST
 
 
 def _regrouped(u: UOp, inner: set[int]) -> set[int]:
