@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from uopc.autodiff.constancy import regrouped
 from uopc.autodiff.factors import (
     Factor,
@@ -241,20 +239,19 @@ def _asked(
 ) -> list[Factor]:
     """The factor that says "any" of all of these at once."""
     along = sorted({a for f in factors for a in f.axes})
-    if len(along) == 1:
-        known = _is_somewhere(factors)
-        if known is not None:
-            return [Factor(UOp.const(known, boolean), ())]
     kept = [a for a in along if a not in over]
     order = kept + [a for a in along if a in over]
     u = conjunction_node(factors, order, [shape[a] for a in order])
+    somewhere = _is_somewhere(u) if len(along) == 1 else None
+    if somewhere is not None:
+        return [Factor(UOp.const(somewhere, boolean), ())]
     return [Factor(u.reduce(Ops.MAX, len(order) - len(kept)), tuple(kept))]
 
 
-def _is_somewhere(factors: Sequence[Factor]) -> bool | None:
-    """Whether windows of one axis meet; None if it is something else."""
+def _is_somewhere(node: UOp) -> bool | None:
+    """Whether a window of an axis has any place; None if it is something else."""
     inside: set[UOp] = set()
-    waiting = [f.core for f in factors]
+    waiting = [node]
     while waiting:
         u = waiting.pop()
         if u.op not in WINDOWS or len(inside) > NODES:
@@ -263,10 +260,10 @@ def _is_somewhere(factors: Sequence[Factor]) -> bool | None:
             inside.add(u)
             waiting += u.src
     value: dict[UOp, Any] = {}
-    for u in toposort([f.core for f in factors]):
+    for u in toposort([node]):
         assert u.op.numpy is not None
         value[u] = u.op.numpy(u, *(value[s] for s in u.src))
-    return bool(np.logical_and.reduce([value[f.core] for f in factors]).any())
+    return bool(value[node].any())
 
 
 # -- indices ------------------------------------------------------------------

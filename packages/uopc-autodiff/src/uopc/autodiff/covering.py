@@ -80,9 +80,7 @@ def _choice(
     """The choice with which ``names`` are the places ``at``; None if there is none."""
     chosen = dict(chosen)
     for name, place in zip(names, at, strict=True):
-        if (place if name >= 0 else chosen.setdefault(name, place)) != place:
-            return None
-        if name >= 0 and name != place:
+        if (name if name >= 0 else chosen.setdefault(name, place)) != place:
             return None
     return chosen
 
