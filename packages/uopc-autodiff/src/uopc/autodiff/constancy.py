@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from uopc.uop import Ops, UOp
 
@@ -90,12 +91,24 @@ def _filled(u: UOp) -> bool:
 
 def _regrouped(u: UOp, inner: set[int]) -> set[int]:
     """The axes of a RESHAPE that come from constant ones alone."""
-    old, new, found = u.src[0].shape, u.shape, set()
+    old, found = u.src[0].shape, set()
     if 0 in old:
         return set()
+    for before, after in regrouped(old, u.shape):
+        if all(k in inner or old[k] == 1 for k in before):
+            found |= set(after)
+    return found
+
+
+def regrouped(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> Iterator[tuple[range, range]]:
+    """The smallest groups of axes, one on each side, with as many elements.
+
+    No length may be 0.
+    """
     i = j = 0
     while j < len(new):
-        # The smallest groups of axes, one on each side, with as many elements.
         first, then = i, j
         i, j = min(i + 1, len(old)), j + 1
         while math.prod(old[first:i]) != math.prod(new[then:j]):
@@ -103,6 +116,4 @@ def _regrouped(u: UOp, inner: set[int]) -> set[int]:
                 i += 1
             else:
                 j += 1
-        if all(k in inner or old[k] == 1 for k in range(first, i)):
-            found |= set(range(then, j))
-    return found
+        yield range(first, i), range(then, j)

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from uopc.autodiff.carrying import parsed
 from uopc.autodiff.constancy import constant_axes
+from uopc.autodiff.liveness import Live, meet, union
 from uopc.composite import zeros_like
 from uopc.uop import Ops, UOp
 
@@ -25,32 +27,39 @@ MAX_CHAIN = 16
 
 
 class Guard:
-    """A bool node that is built when somebody asks for it, which is seldom."""
+    """A set of elements that is built when somebody asks for it, which is seldom."""
 
-    __slots__ = ("_broad", "_build", "_covers", "_node", "_sources")
+    __slots__ = ("_broad", "_build", "_covers", "_live", "_node", "_sources")
 
     def __init__(
-        self, build: Callable[..., UOp], *sources: Guard, covers: bool = False
+        self, build: Callable[..., Live], *sources: Guard, covers: bool = False
     ) -> None:
         """``covers``: one of the sources may be the whole of it."""
         self._build, self._sources, self._covers = build, sources, covers
+        self._live: Live | None = None
         self._node: UOp | None = None
         self._broad: bool | None = None
 
     @staticmethod
     def of(node: UOp) -> Guard:
         """The guard that is this node."""
-        guard = Guard(lambda: node)
+        guard = Guard(lambda: parsed(node))
         guard._node = node
         return guard
 
+    def live(self) -> Live:
+        """The set of live elements."""
+        for guard in self._without(lambda g: g._live is not None):
+            if guard._live is None:
+                sets = [s._live for s in guard._sources]
+                guard._live, guard._sources = guard._build(*sets), ()
+        assert self._live is not None
+        return self._live
+
     def node(self) -> UOp:
         """The bool node: True where the element is live."""
-        for guard in self._without(lambda g: g._node is not None):
-            if guard._node is None:
-                nodes = [s._node for s in guard._sources]
-                guard._node, guard._sources = guard._build(*nodes), ()
-        assert self._node is not None
+        if self._node is None:
+            self._node = self.live().node()
         return self._node
 
     def broad(self) -> bool:
@@ -59,8 +68,10 @@ class Guard:
             if guard._broad is None and guard._sources:
                 each = [bool(s._broad) for s in guard._sources]
                 guard._broad = any(each) if guard._covers else all(each)
+            elif guard._broad is None and guard._node is not None:
+                guard._broad = _has_rows(guard._node)
             elif guard._broad is None:
-                guard._broad = _has_rows(guard.node())
+                guard._broad = guard.live().has_rows()
         assert self._broad is not None
         return self._broad
 
@@ -116,14 +127,10 @@ def _sum(values: list[UOp]) -> UOp:
         for value in values[1:]:
             total = total + value
         return total
-    return _balanced(values, lambda a, b: a + b)
-
-
-def _balanced(nodes: list[UOp], combine: Callable[[UOp, UOp], UOp]) -> UOp:
-    while len(nodes) > 1:
-        pairs = [combine(a, b) for a, b in zip(nodes[::2], nodes[1::2], strict=False)]
-        nodes = pairs + ([nodes[-1]] if len(nodes) % 2 else [])
-    return nodes[0]
+    while len(values) > 1:
+        pairs = [a + b for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + ([values[-1]] if len(values) % 2 else [])
+    return values[0]
 
 
 # -- guards from guards -------------------------------------------------------
@@ -138,25 +145,19 @@ def either(guards: Sequence[Guard | None]) -> Guard | None:
         known[guard] = None
     if len(known) == 1:
         return guards[0]
-    return Guard(lambda *nodes: _balanced(list(nodes), _or), *known, covers=True)
+    return Guard(lambda *sets: union(sets), *known, covers=True)
 
 
 def both(guard: Guard | None, more: Guard | None) -> Guard | None:
     """Live where both are."""
     if guard is None or more is None:
         return more if guard is None else guard
-    return Guard(lambda a, b: a if a is b else a & b, guard, more)
+    return Guard(meet, guard, more)
 
 
-def _or(a: UOp, b: UOp) -> UOp:
-    for x, y in ((a, b), (b, a)):
-        if x is y or (y.op is Ops.AND and x in y.src):
-            return x  # it covers the other
-    return a | b
-
-
-def _not(a: UOp) -> UOp:
-    return a.logical_not()
+def opposite(cond: UOp) -> Guard:
+    """Live where a bool node is false."""
+    return Guard(lambda: parsed(cond.logical_not()))
 
 
 # -- what an elementwise rule did to a cotangent --------------------------------
@@ -194,7 +195,7 @@ def _selection(part: UOp, given: UOp) -> tuple[Guard | None, bool]:
             return both(Guard.of(cond), taken), linear
         if is_zero(a):
             taken, linear = _selection(b, given)
-            return both(Guard(_not, Guard.of(cond)), taken), linear
+            return both(opposite(cond), taken), linear
         (in_a, linear_a), (in_b, linear_b) = (_selection(x, given) for x in (a, b))
         return chosen(cond, in_a, in_b), linear_a and linear_b
     while part is not given:
@@ -212,10 +213,14 @@ def chosen(cond: UOp, a: Guard | None, b: Guard | None) -> Guard | None:
         return None
     if a is None or b is None:
         # cond | (not cond & b) is cond | b.
-        here = Guard.of(cond) if a is None else Guard(_not, Guard.of(cond))
+        here = Guard.of(cond) if a is None else opposite(cond)
         (other,) = (g for g in (a, b) if g is not None)
-        return Guard(_or, here, other)
-    return Guard(UOp.where, Guard.of(cond), a, b)
+        return Guard(lambda *sets: union(sets), here, other)
+    return Guard(_choice, Guard.of(cond), opposite(cond), a, b)
+
+
+def _choice(taken: Live, other: Live, a: Live, b: Live) -> Live:
+    return a if a == b else union([meet(taken, a), meet(other, b)])
 
 
 def is_constant(u: UOp) -> bool:

@@ -8,7 +8,9 @@ as far as ops that are linear reach from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from uopc.autodiff.carrying import copied, parsed
 from uopc.autodiff.cotangent import (
     Cotangent,
     Guard,
@@ -17,7 +19,9 @@ from uopc.autodiff.cotangent import (
     chosen,
     is_constant,
     is_zero,
+    opposite,
 )
+from uopc.autodiff.liveness import Live
 from uopc.composite import full
 from uopc.dtype import boolean
 from uopc.uop import BUILTIN_OPS, Ops, UOp, toposort
@@ -59,8 +63,7 @@ def _linear(u: UOp, given: Given, where: Sequence[int]) -> Cotangent | None:
     if u.op.kind == "movement" or u.op in (Ops.STACK, Ops.INDEX):
         return _moved(u, given)
     if u.op is Ops.REDUCE and u.arg[0] is Ops.ADD and 0 not in u.src[0].shape:
-        n = u.arg[1]
-        live = c.guard and Guard(lambda g: g.reduce(Ops.MAX, n), c.guard)
+        live = c.guard and Guard(partial(_copies, u), c.guard)
         return Cotangent(_over(u, [c.masked()]), live)
     if u.op is Ops.CAST:
         return Cotangent(_over(u, [c.value]), c.guard, c.clean)
@@ -90,7 +93,7 @@ def _where(u: UOp, given: Given) -> Cotangent | None:
     c, other = (a, branches[1]) if b is None else (b, branches[0])
     if c is None or not is_zero(other):
         return None
-    taken = Guard.of(cond) if b is None else Guard(cond.logical_not)
+    taken = Guard.of(cond) if b is None else opposite(cond)
     value = _over(u, [None, *(x and x.value for x in (a, b))])
     return Cotangent(value, both(taken, c.guard), c.clean)
 
@@ -126,8 +129,15 @@ def guard_of_copies(u: UOp, given: Given) -> Guard | None:
         for s, c in parts
     ]
 
-    def build(*nodes: UOp) -> UOp:
-        each = iter(nodes)
-        return _over(u, [next(each) if s.dtype.is_float else None for s in u.src])
+    return Guard(partial(_copies, u), *live)
 
-    return Guard(build, *live)
+
+def _copies(u: UOp, *sets: Live) -> Live:
+    """The live elements of ``u`` from those of its sources of floats."""
+    if len(sets) == 1 and u.src[0].dtype.is_float:
+        known = copied(u, sets[0])
+        if known is not None:
+            return known
+    each = (s.node() for s in sets)
+    nodes = [next(each) if s.dtype.is_float else None for s in u.src]
+    return parsed(_over(u, nodes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from uopc.autodiff.carrying import expanded, parsed, pulled_back
 from uopc.autodiff.constancy import constant_axes, repeated_axes
 from uopc.autodiff.cotangent import (
     Cotangent,
@@ -13,6 +14,7 @@ from uopc.autodiff.cotangent import (
 )
 from uopc.autodiff.errors import no_rule, require_like
 from uopc.autodiff.following import followed
+from uopc.autodiff.liveness import Live, everything
 from uopc.autodiff.rules import movement, reduction, selection
 from uopc.autodiff.rules.selection import CUSTOM
 from uopc.composite import spread, zeros_like
@@ -92,7 +94,7 @@ def pulled(
     if u.op is Ops.REDUCE:
         # What is reduced gets the cotangent spread out, times something elementwise.
         shape = u.src[0].shape
-        wide = c.guard and Guard(lambda g: spread(g, shape), c.guard)
+        wide = c.guard and Guard(lambda g: expanded(g, shape), c.guard)
         given = Cotangent(spread(value, shape), wide)
         return [p if p is None else carried(p, given.value, given) for p in parts]
     return [
@@ -108,12 +110,15 @@ def _moved(u: UOp, i: int, guard: Guard | None, rule: VjpRule) -> Guard | None:
     if u.op is Ops.STAGE:
         return guard
     if guard is None:
-        guard = Guard.of(UOp.const(True, boolean).broadcast_scalar(u.shape))
+        guard = Guard(lambda: everything(u.shape))
 
-    def build(live: UOp) -> UOp:
-        part = rule(u, live)[i]
+    def build(live: Live) -> Live:
+        known = pulled_back(u, i, live)
+        if known is not None:
+            return known
+        part = rule(u, live.node())[i]
         assert part is not None
-        return part
+        return parsed(part)
 
     return Guard(build, guard)
 
@@ -246,8 +251,11 @@ def stand_in(slot: int, c: Cotangent, actual: dict[UOp, UOp]) -> Cotangent:
 def put_in_place(c: Cotangent, actual: dict[UOp, UOp]) -> Cotangent:
     """A cotangent over placeholders as one over what they stand for."""
     (value,) = substitute([c.value], actual)
-    guard = c.guard and Guard(lambda g: substitute([g], actual)[0], c.guard)
-    return Cotangent(value, guard, c.clean)
+
+    def build(live: Live) -> Live:
+        return parsed(substitute([live.node()], actual)[0])
+
+    return Cotangent(value, c.guard and Guard(build, c.guard), c.clean)
 
 
 def _applied(u: UOp, rule: VjpRule, g: UOp) -> Sequence[UOp | None]:
