@@ -26,6 +26,9 @@ MAX_STREAMS = 12
 MAX_TRIES = 8  # groups of one shape that a kernel may join
 ROW_BYTES = 128 << 10
 """At most so much is touched in a round of outer loops that kernels have in common."""
+FAR_BYTES = 4 << 20
+"""What a contraction makes or reads is passed on in blocks of rows if it is as large:
+less stays in the caches between kernels, and both factors are better used whole."""
 
 
 def join(
@@ -119,6 +122,7 @@ class _Look:
     Attributes:
         loops: the extents of the loops over its output; none where it has to be alone.
         reduces: whether it has others inside these.
+        contracts: whether it reads elements many times, by loops that they lack.
         moved: the numbers of the inputs that are read elsewhere than at the place of
             the element that is made of them.
         ops: how long it is, as `uopc.kernelize.split` counts.
@@ -126,6 +130,7 @@ class _Look:
 
     loops: tuple[int, ...]
     reduces: bool
+    contracts: bool
     moved: frozenset[int]
     ops: int
 
@@ -133,15 +138,13 @@ class _Look:
     def at(ast: UOp) -> _Look:
         order = toposort([ast])
         sums = [u for u in order if u.op.kind == "reduce"]
-        # How a copy that transposes goes over its memory is a matter of its own, and
-        # so are contractions, which read each element many times.
-        apart = any(u.op in _APART for u in order) or any(map(_reads_again, sums))
+        contracts = any(map(_reads_again, sums))
+        # How a copy that transposes goes over its memory is a matter of its own.
+        turned = Ops.PERMUTE in {u.op for u in order} and not contracts
+        apart = turned or any(u.op in (Ops.SCATTER_ADD, Ops.CONV) for u in order)
         loops = () if apart else tuple(n for n in ast.shape if n != 1)
         ops = sum(u.op.kind not in ("leaf", "movement") for u in order)
-        return _Look(loops, bool(sums), elsewhere(ast), ops)
-
-
-_APART = (Ops.PERMUTE, Ops.SCATTER_ADD, Ops.CONV)
+        return _Look(loops, bool(sums), contracts, elsewhere(ast), ops)
 
 
 def _reads_again(reduction: UOp) -> bool:
@@ -166,6 +169,7 @@ class _Group:
         needed: whether a kernel of a later group needs one of these.
         loops: the outer loops that they have in common.
         even: whether none has other loops.
+        contracts: whether one of them is a contraction.
         sizes: of each buffer that they touch, the bytes.
     """
 
@@ -179,6 +183,7 @@ class _Group:
     needed: bool = False
     loops: tuple[int, ...] = ()
     even: bool = True
+    contracts: bool = False
     sizes: dict[int, int] = field(default_factory=dict)
 
     def takes(self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer]) -> bool:
@@ -199,6 +204,10 @@ class _Group:
             return self.made.isdisjoint(k.args[i] for i in look.moved) and (
                 k.over not in self.moved
             )
+        if look.contracts or self.contracts:
+            passed = self.made.intersection(k.args)
+            if all(buffers[a].nbytes < FAR_BYTES for a in passed):
+                return False
         rows = math.prod(_common(self.loops, look.loops))
         sizes = {**self.sizes, **_sizes(k, buffers)}
         each = (n // rows if n % rows == 0 else n for n in sizes.values())
@@ -214,6 +223,7 @@ class _Group:
         """Take a kernel, which is at ``place`` in the order that was given."""
         loops = _common(self.loops, look.loops) if self.kernels else look.loops
         self.even &= not look.reduces and (not self.kernels or self.loops == look.loops)
+        self.contracts |= look.contracts
         self.loops = loops
         self.sizes |= _sizes(k, buffers)
         self.kernels.append(k)

@@ -101,17 +101,15 @@ def one_nest(
     """
     with importing:
         from uopc.schedule import PLAIN
-        from uopc.schedule.fuse import fuse, without_stores
-        from uopc.schedule.scratch import in_scratch, near_enough
+        from uopc.schedule import one_nest as nest
 
-    near = (target or PLAIN).l2 // 2
+    target = target or PLAIN
     sink = UOp(Ops.SINK, tuple(s for part in parts for s in part.src), name)
-    fused = fuse(sink)
-    if fused is None or not near_enough(fused, near):
+    fused = nest.one_nest(sink, passing, target)
+    if fused is None:
         return None
     one: UOp = fused
-    one = without_stores(_Passes(sink)("fuse", lambda _: one), passing)
-    return in_scratch(one, passing, near)
+    return nest.to_scratch(_Passes(sink)("fuse", lambda _: one), passing, target)
 
 
 def _written_over(sink: UOp, slot: int) -> UOp:

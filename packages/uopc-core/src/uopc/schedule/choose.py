@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from dataclasses import replace
 
 from uopc.schedule.choose_elementwise import elementwise
 from uopc.schedule.choose_reduction import reduction
 from uopc.schedule.choose_rows import rows
-from uopc.schedule.contraction import contraction
-from uopc.schedule.model import Model, Numbers, model
-from uopc.schedule.nest import fresh_number, is_local
+from uopc.schedule.contraction import Contract, contraction
+from uopc.schedule.model import OPERATION_NS, Numbers, model
+from uopc.schedule.nest import fresh_number, is_local, is_loop
 from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import PLAIN, Target
 from uopc.uop import Ops, UOp, toposort
@@ -25,13 +26,45 @@ def choose_schedule(sink: UOp, target: Target = PLAIN) -> tuple[Step, ...]:
     nests that share no accumulator are looked at one by one, and so are those in the
     rounds of common loops.
     """
-    steps: Sequence[Step] | None = contraction(sink, target)
-    if steps is None:
-        numbers = Numbers(fresh_number(sink) - 1)
-        steps = rows(sink, target, numbers, _by_kind)
-    if steps is None:
-        steps = [s for part in _parts(sink) for s in _chosen(part, target, numbers)]
+    choice = _Choice(target, Numbers(fresh_number(sink) - 1))
+    steps, _ = choice.program(sink, inside=False)
     return (*steps, Simplify()) if steps else ()
+
+
+class _Choice:
+    def __init__(self, target: Target, numbers: Numbers) -> None:
+        self.target, self.numbers = target, numbers
+
+    def program(self, sink: UOp, inside: bool) -> tuple[list[Step], float]:
+        """The steps, and about how many nanoseconds it takes.
+
+        ``inside``: other loops are around it, which may run in parallel.
+        """
+        found = contraction(sink, self.target)
+        if found is not None:
+            lanes = max(1, self.target.vector_bytes // 4)
+            steps = [_serial(s) if inside else s for s in found]
+            return steps, _iterations(sink) * OPERATION_NS / lanes
+        several = rows(sink, self.target, self.numbers, self.program, inside)
+        if several is not None:
+            return several
+        steps, nanoseconds = [], 0.0
+        for part in _parts(sink):
+            m = model(part, self.target, self.numbers, inside)
+            if m is not None and (inside or m.iterations >= SMALL):
+                steps += reduction(m) if m.reduced else elementwise(m)
+                nanoseconds += m.nanoseconds
+        return steps, nanoseconds
+
+
+def _serial(step: Step) -> Step:
+    return replace(step, parallel=False) if isinstance(step, Contract) else step
+
+
+def _iterations(sink: UOp) -> int:
+    """How often the innermost statements run."""
+    nodes = toposort([sink])
+    return math.prod(u.src[0].arg.extent for u in nodes if is_loop(u))
 
 
 def _parts(sink: UOp) -> list[UOp]:
@@ -40,12 +73,3 @@ def _parts(sink: UOp) -> list[UOp]:
     if len(sink.src) < 2 or not nests or any(map(is_local, toposort([sink]))):
         return [sink]
     return [UOp(Ops.SINK, (s,), sink.arg) for s in sink.src]
-
-
-def _chosen(sink: UOp, target: Target, numbers: Numbers) -> Sequence[Step]:
-    m = model(sink, target, numbers)
-    return () if m is None or m.iterations < SMALL else _by_kind(m)
-
-
-def _by_kind(m: Model) -> Sequence[Step]:
-    return reduction(m) if m.reduced else elementwise(m)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from uopc.schedule.axes import Merge, Parallel
 from uopc.schedule.choose_elementwise import round_size
 from uopc.schedule.fuse import stretch
 from uopc.schedule.keep import Keep
-from uopc.schedule.model import Axis, Model, Numbers, merged, model, rounds_of
+from uopc.schedule.model import Axis, Numbers, merged, rounds_of
 from uopc.schedule.nest import (
     Addresses,
     fresh_number,
@@ -22,16 +23,15 @@ from uopc.schedule.step import Step
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp
 
+Choose = Callable[[UOp, bool], tuple[list[Step], float]]
+
 
 def rows(
-    sink: UOp,
-    target: Target,
-    numbers: Numbers,
-    choose: Callable[[Model], Sequence[Step]],
-) -> list[Step] | None:
+    sink: UOp, target: Target, numbers: Numbers, choose: Choose, inside: bool
+) -> tuple[list[Step], float] | None:
     """Each part by its kind, the rounds in parallel; None if there is but one part.
 
-    ``choose`` says the steps of a part alone.
+    ``choose`` says the steps of a part alone, and how many nanoseconds it takes.
     """
     loops, body = output_loops(sink)
     if not loops or all(s.op is Ops.STORE for s in body) or len(parts_of(body)) < 2:
@@ -40,20 +40,22 @@ def rows(
     kept = keep.apply(sink)
     found: list[Step] = [] if kept is sink else [keep]
     loops, body = output_loops(kept)
-    programs = as_programs(kept)
     numbers.last = max(numbers.last, fresh_number(kept) - 1)
-    models = [model(p, target, numbers, inside=True) for p in programs]
-    steps = [tuple(choose(m)) if m else () for m in models]
+    parts = [choose(program, True) for program in as_programs(kept)]
+    nanoseconds = sum(each for _, each in parts)
+    nanoseconds *= math.prod(r.arg.extent for r in loops)
+    count = 1 if inside or not _apart(loops, body) else rounds_of(nanoseconds)
     axes, pairs = merged(_axes(loops, body))
     found += [Merge(outer, inner) for outer, inner in pairs]
-    found.append(Rows(tuple(steps)))
-    times = math.prod(r.arg.extent for r in loops)
-    count = rounds_of(sum(m.nanoseconds for m in models if m) * times)
-    if count > 1 and _apart(loops, body):
-        first, inner = axes[0], numbers.new()
-        size = round_size(first.extent, count, 1)
-        found.append(Parallel(first.number, size, inner))
-    return found
+    while len(axes) > 1 and axes[0].extent < count:
+        outer, inner, *rest = axes
+        found.append(Merge(outer.number, inner.number))
+        axes = [replace(outer, extent=outer.extent * inner.extent), *rest]
+    found.append(Rows(tuple(tuple(steps) for steps, _ in parts)))
+    if count > 1:
+        size = round_size(axes[0].extent, count, 1)
+        found.append(Parallel(axes[0].number, size, numbers.new()))
+    return found, nanoseconds
 
 
 def _axes(loops: Sequence[UOp], body: Sequence[UOp]) -> list[Axis]:

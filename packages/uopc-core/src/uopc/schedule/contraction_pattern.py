@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from uopc.dtype import f32, f64
-from uopc.schedule.nest import Addresses, accumulation, is_local, output_loops
+from uopc.schedule.nest import Addresses, accumulation, is_accumulator, output_loops
 from uopc.uop import Ops, UOp
 
 Loops = tuple[UOp, ...]
@@ -59,7 +59,7 @@ def find_contraction(sink: UOp) -> Contraction | None:
     stores = tuple(body[2:])
     if found.start.src[2] is not UOp.const(0, found.buffer.dtype) or not stores:
         return None
-    if any(s.op is not Ops.STORE or is_local(s.src[0]) for s in stores):
+    if any(s.op is not Ops.STORE or is_accumulator(s.src[0]) for s in stores):
         return None
     addresses = Addresses(list(sink.src))
     factors = _factors(_unrounded(found.value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from uopc.schedule.contraction_pattern import find_contraction
 from uopc.schedule.nest import (
     is_local,
     is_loop,
@@ -20,8 +21,8 @@ from uopc.uop import Ops, UOp, substitute, toposort
 Body = Sequence[UOp]
 
 
-def fuse(sink: UOp) -> UOp | None:
-    """The nests of a program under the outer loops that they have in common.
+def fuse(sink: UOp, most: int | None = None) -> UOp | None:
+    """The nests of a program under the outer loops, ``most`` of them, that all share.
 
     What one nest stores and a later one reads there is passed on as a value. None where
     there is but one nest, or where there are no common loops such that what is written
@@ -30,20 +31,24 @@ def fuse(sink: UOp) -> UOp | None:
     if len(sink.src) < 2:
         return None
     apart = [_numbered_apart(s, i, len(sink.src)) for i, s in enumerate(sink.src)]
-    fused = _fused([[s] for s in apart], ())
+    fused = _fused([[s] for s in apart], (), most)
     return None if fused is None else UOp(Ops.SINK, tuple(fused), sink.arg)
 
 
-def _fused(bodies: Sequence[Body], outside: Sequence[UOp]) -> list[UOp] | None:
+def _fused(
+    bodies: Sequence[Body], outside: Sequence[UOp], most: int | None = None
+) -> list[UOp] | None:
     """Statements of several nests under common loops, as many as can be.
 
-    Under these, neighbours that have more loops in common share them as well.
+    Under these, neighbours that have more loops in common share them as well, but for
+    contractions, which need their loops for themselves.
     """
     if any(len(body) != 1 or not is_loop(body[0]) for body in bodies):
         return None
     nests = [loops_of(body[0]) for body in bodies]
     first = nests[0][0]
     depth = min(len(loops) for loops, _ in nests)
+    depth = depth if most is None else min(depth, most)
     while depth and any(not _alike(loops[:depth], first) for loops, _ in nests):
         depth -= 1
     for n in range(depth, 0, -1):
@@ -63,7 +68,8 @@ def _neighbours(bodies: Sequence[Body], outside: Sequence[UOp]) -> list[Body]:
     run: list[Body] = []
     joint: Body = ()
     for body in bodies:
-        longer = _fused([*run, body], outside) if run else None
+        alone = contracts(body) or (run and contracts(run[-1]))
+        longer = None if alone or not run else _fused([*run, body], outside)
         if longer is None:
             found += [joint] if run else []
             run, joint = [body], body
@@ -86,6 +92,11 @@ def without_stores(sink: UOp, slots: Collection[int]) -> UOp:
         return [UOp(Ops.END, (u.src[0], *body))] if body else []
 
     return rewritten(sink, change)
+
+
+def contracts(body: Body) -> bool:
+    """Whether statements are a contraction."""
+    return find_contraction(UOp(Ops.SINK, tuple(body), "part")) is not None
 
 
 def _alike(loops: Sequence[UOp], others: Sequence[UOp]) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from uopc.schedule.nest import Addresses, accumulation, is_local, output_loops
+from uopc.schedule.nest import Addresses, accumulation, is_accumulator, output_loops
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp, toposort
 
@@ -141,7 +141,7 @@ def model(
         inner = found.loops
         rounding = found.op is Ops.ADD and found.buffer.dtype.is_float
     addresses = Addresses(list(sink.src))
-    accesses = [a for a in addresses.accesses if not _is_accumulator(a.src[0])]
+    accesses = [a for a in addresses.accesses if not is_accumulator(a.src[0])]
 
     def axis(r: UOp) -> Axis:
         strides = tuple(addresses.stride(a, r) for a in accesses)
@@ -158,10 +158,6 @@ def model(
         numbers,
         inside,
     )
-
-
-def _is_accumulator(u: UOp) -> bool:
-    return is_local(u) and u.arg.size == 1
 
 
 def _values(u: UOp) -> tuple[UOp, ...]:

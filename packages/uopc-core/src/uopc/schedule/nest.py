@@ -50,6 +50,11 @@ def is_local(u: UOp) -> bool:
     return u.op is Ops.BUFFER and u.arg.space == "local"
 
 
+def is_accumulator(u: UOp) -> bool:
+    """Whether ``u`` is a single variable of the kernel's own."""
+    return is_local(u) and u.arg.size == 1
+
+
 def with_own(
     statements: Sequence[UOp], slot: int, shared: Collection[UOp] = ()
 ) -> list[UOp]:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from uopc.schedule.nest import (
     accumulation,
+    fresh_number,
     fresh_slot,
     is_local,
+    loop,
     nested,
     output_loops,
     with_own,
 )
 from uopc.schedule.step import Step, apply_schedule
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import Ops, UOp, substitute, toposort
 
 
 def parts_of(body: Sequence[UOp]) -> list[list[UOp]]:
@@ -56,24 +58,26 @@ class Rows:
         programs = as_programs(sink)
         if len(programs) != len(self.parts):
             return sink
-        shared = _shared(programs)
-        slot = fresh_slot(sink)
+        slot, number = fresh_slot(sink), fresh_number(sink)
         body: list[UOp] = []
         for program, steps in zip(programs, self.parts, strict=True):
-            # What a step adds may look like what only other parts share.
-            kept = {u for u in toposort([program]) if u in shared}
+            # What a step adds may look like what other parts have.
+            kept = {u for u in toposort([program]) if is_local(u)}
             made = with_own(apply_schedule(program, steps).src, slot, kept)
-            slot = max(slot, fresh_slot(UOp(Ops.SINK, tuple(made), sink.arg)))
+            made = _with_own_loops(made, program, number)
+            now = UOp(Ops.SINK, tuple(made), sink.arg)
+            slot, number = max(slot, fresh_slot(now)), max(number, fresh_number(now))
             body += made
         return UOp(Ops.SINK, tuple(nested(loops, body)), sink.arg)
 
 
-def _shared(programs: Sequence[UOp]) -> set[UOp]:
-    """The local buffers that several of some programs touch."""
-    seen: set[UOp] = set()
-    shared: set[UOp] = set()
-    for program in programs:
-        own = {u for u in toposort([program]) if is_local(u)}
-        shared |= own & seen
-        seen |= own
-    return shared
+def _with_own_loops(made: Sequence[UOp], program: UOp, number: int) -> list[UOp]:
+    """Statements whose loops that are not the program's are numbered anew."""
+    before = {u.arg.number for u in toposort([program]) if u.op is Ops.RANGE}
+    own: dict[int, int] = {}
+    changes: dict[UOp, UOp] = {}
+    for u in toposort(made):
+        if u.op is Ops.RANGE and u.arg.number not in before:
+            to = own.setdefault(u.arg.number, number + len(own))
+            changes[u] = loop(to, u.arg.extent, u.dtype, u.arg.kind)
+    return substitute(made, changes)

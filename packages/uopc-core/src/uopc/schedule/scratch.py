@@ -21,7 +21,7 @@ def in_scratch(sink: UOp, slots: Collection[int], most: int) -> UOp:
     slot = fresh_slot(sink)
     own: dict[UOp, UOp] = {}
     moved: dict[tuple[UOp, UOp], UOp] = {}
-    for b, places in _places([sink]).items():
+    for b, places in places_of([sink]).items():
         found = stretch(places, loops) if b.arg.slot in slots else None
         if found is None or found.size * b.dtype.itemsize > most:
             continue
@@ -37,7 +37,7 @@ def in_scratch(sink: UOp, slots: Collection[int], most: int) -> UOp:
     return new[sink]
 
 
-def _places(statements: Sequence[UOp]) -> dict[UOp, set[UOp]]:
+def places_of(statements: Sequence[UOp]) -> dict[UOp, set[UOp]]:
     """The arrays that statements touch, and the addresses at which they do."""
     places: dict[UOp, set[UOp]] = {}
     for u in toposort(statements):
@@ -56,7 +56,7 @@ def near_enough(sink: UOp, most: int) -> bool:
     if all(s.op is Ops.STORE for s in body):
         return True
     total = 0
-    for b, at in _places(body).items():
+    for b, at in places_of(body).items():
         found = stretch(at, loops)
         size = b.arg.size if found is None else min(found.size, b.arg.size)
         total += size * b.dtype.itemsize

@@ -1,0 +1,67 @@
+"""Kernels in one loop nest, if that does: what they pass on stays in the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from uopc.schedule.axes import Split
+from uopc.schedule.fuse import contracts, fuse, stretch, without_stores
+from uopc.schedule.nest import fresh_number, loops_of, output_loops
+from uopc.schedule.scratch import in_scratch, near_enough, places_of
+from uopc.schedule.target import Target
+from uopc.uop import Ops, UOp
+
+FEWEST_ROWS = 8
+"""Of a block: with fewer, a contraction would read its other factor too often."""
+
+
+def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
+    """The nests of a program as one, or None.
+
+    Their common outer loops run once, in whose rounds all of them follow one another. A
+    contraction needs several rows at a time: with one of them a round is a block of
+    rows, as many as have room in the second cache.
+
+    ``passing`` are the numbers of the buffers that only these nests read.
+    """
+    fused = fuse(sink)
+    if fused is None:
+        return None
+    if not any(contracts([s]) for s in sink.src):
+        return fused if near_enough(fused, target.l2 // 2) else None
+    loops, _ = output_loops(fused)
+    *_, last = loops
+    rows = _rows(fused, passing, target.l2)
+    size = max((n for n in _divisors(last.arg.extent) if n <= rows), default=0)
+    if size < FEWEST_ROWS:
+        return None
+    if size == last.arg.extent:
+        return fuse(sink, len(loops) - 1) if len(loops) > 1 else None
+    number = fresh_number(sink)
+    parts: list[UOp] = []
+    for s in sink.src:
+        r = loops_of(s)[0][len(loops) - 1]
+        parts += (
+            Split(r.arg.number, size, number).apply(UOp(Ops.SINK, (s,), sink.arg)).src
+        )
+    return fuse(UOp(Ops.SINK, tuple(parts), sink.arg), len(loops))
+
+
+def to_scratch(nest: UOp, passing: Collection[int], target: Target) -> UOp:
+    """A nest that stores nothing for itself alone but in scratch of its rounds."""
+    return in_scratch(without_stores(nest, passing), passing, target.l2 // 2)
+
+
+def _rows(fused: UOp, passing: Collection[int], room: int) -> int:
+    """How many rounds' data, of what is passed on, have room."""
+    loops, body = output_loops(fused)
+    total = 0
+    for b, at in places_of(body).items():
+        found = stretch(at, loops) if b.arg.slot in passing else None
+        total += found.size * b.dtype.itemsize if found else 0
+    return round(room / total) if total else 0
+
+
+def _divisors(n: int) -> list[int]:
+    """Of a number of rows, up to the most that are of use."""
+    return [d for d in range(1, min(n, 1 << 12) + 1) if n % d == 0]
