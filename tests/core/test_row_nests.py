@@ -65,9 +65,9 @@ def nests(y: Tensor) -> tuple[list[Nest], list[UOp]]:
         return nests_of(plan.kernels), inputs
 
 
-def lowered(nest: Nest, check: int = 3) -> UOp:
+def lowered(nest: Nest, target: Target = TARGET, check: int = 3) -> UOp:
     with overriding(UOPC_OPT=1, UOPC_CHECK=check):
-        found = lower_nest(nest, nest.name, TARGET)
+        found = lower_nest(nest, nest.name, target)
     assert found is not None
     return found.sink
 

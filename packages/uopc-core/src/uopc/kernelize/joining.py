@@ -95,10 +95,13 @@ class _Joining:
     def _met(self, g: int, place: int, first: int, look: _Look) -> int:
         """Where group ``g`` and the next kernel can be together; -1 if nowhere."""
         k, end, group = self.kernels[place], len(self.groups), self.groups[g]
-        # What is passed on from one loop to another of a row is in scratch.
+        # What is passed on from one loop to another of a row is in scratch: that makes
+        # up for what is kept longer.
         passed = set() if group.alike(look) else group.made
         read = {a for a in group.read - passed if self._is_array(a)}
-        if self._is_array(k.out) and any(self.last_read[a] < place for a in read):
+        saved = max((self.buffers[a].nbytes for a in passed & {*k.args}), default=0)
+        grows = self._is_array(k.out) and self.buffers[k.out].nbytes > saved
+        if grows and any(self.last_read[a] < place for a in read):
             return -1  # its memory could be that of what is not read any more
         if g == end - 1 or (first <= g and not self._is_array(k.out)):
             return g

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from uopc.schedule.axes import Split
 from uopc.schedule.fuse import contracts, fuse, stretch, without_stores
-from uopc.schedule.nest import fresh_number, loops_of, output_loops
+from uopc.schedule.nest import fresh_number, loops_of, output_loops, stores
 from uopc.schedule.scratch import in_scratch, near_enough, places_of
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp
@@ -31,7 +31,7 @@ def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
         return fused if near_enough(fused, target.l2 // 2) else None
     loops, _ = output_loops(fused)
     *_, last = loops
-    rows = _rows(fused, passing, target.l2)
+    rows = _rows(fused, target.l2)
     size = max((n for n in _divisors(last.arg.extent) if n <= rows), default=0)
     if size < FEWEST_ROWS:
         return None
@@ -52,12 +52,13 @@ def to_scratch(nest: UOp, passing: Collection[int], target: Target) -> UOp:
     return in_scratch(without_stores(nest, passing), passing, target.l2 // 2)
 
 
-def _rows(fused: UOp, passing: Collection[int], room: int) -> int:
-    """How many rounds' data, of what is passed on, have room."""
+def _rows(fused: UOp, room: int) -> int:
+    """How many rounds' data, of what is made, have room."""
     loops, body = output_loops(fused)
+    made = {s.src[0] for s in stores(body)}
     total = 0
     for b, at in places_of(body).items():
-        found = stretch(at, loops) if b.arg.slot in passing else None
+        found = stretch(at, loops) if b in made else None
         total += found.size * b.dtype.itemsize if found else 0
     return round(room / total) if total else 0
 
