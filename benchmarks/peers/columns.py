@@ -61,7 +61,7 @@ COLUMNS: tuple[Column, ...] = (
         "peers.in_numpy",
         "import numpy",
         f"import numpy; {_ADD.format(a='numpy.array([1., 2., 3.])')}",
-        without=frozenset({"cnn", "gpt", "deep"}),
+        without=frozenset({"cnn", "gpt", "deep", "attention", "scatter"}),
     ),
     Column(
         "torch",
@@ -69,6 +69,15 @@ COLUMNS: tuple[Column, ...] = (
         "peers.in_torch",
         "import torch",
         f"import torch; {_ADD.format(a='torch.tensor([1., 2., 3.])')}",
+    ),
+    Column(
+        "torch_compiled",
+        "torch.compile",
+        "peers.in_torch",
+        "import torch",
+        "",
+        without=frozenset({"deep", "import", "hello"}),
+        environment={"PEERS_COMPILED": "1"},
     ),
     Column(
         "jax",
@@ -86,4 +95,4 @@ COLUMNS: tuple[Column, ...] = (
 
 BY_NAME = {c.name: c for c in COLUMNS}
 ALONE = ("numpy", "uopc")
-WITH_PEERS = ("numpy", "torch", "jax", "uopc", "uopc_avx2")
+WITH_PEERS = ("numpy", "torch", "torch_compiled", "jax", "uopc", "uopc_avx2")

@@ -29,6 +29,14 @@ def layernorm(xp: Any, x: Any) -> Any:
     return d / xp.sqrt(xp.mean(d * d, axis=-1, keepdims=True) + f32(1e-5))
 
 
+def attention(xp: Any, q: Any, k: Any, v: Any) -> Any:
+    """Causal; (batch, heads, length, width) each."""
+    length, width = q.shape[-2:]
+    after: Array = np.triu(np.full((length, length), -1e9, f32), 1)
+    scores = xp.matmul(q, xp.transpose(k, (0, 1, 3, 2))) * f32(width**-0.5)
+    return xp.matmul(softmax(xp, scores + after), v)
+
+
 def gelu(xp: Any, x: Any) -> Any:
     """In its tanh form."""
     inner = f32(0.79788456) * (x + f32(0.044715) * x * x * x)
@@ -45,6 +53,7 @@ def operation(xp: Any, kind: str) -> Callable[..., Any]:
         "max1": lambda x: xp.max(x, axis=1),
         "softmax": lambda x: softmax(xp, x),
         "layernorm": lambda x: layernorm(xp, x),
+        "gather": lambda table, at: table[at],
     }
     return functions[kind]
 
@@ -87,13 +96,11 @@ def gpt_logits(xp: Any, p: dict[str, Any], tokens: Any) -> Any:
     def heads(t: Any) -> Any:
         return xp.transpose(xp.reshape(t, (batch, length, HEADS, inner)), (0, 2, 1, 3))
 
-    after: Array = np.triu(np.full((length, length), -1e9, f32), 1)
     x = p["wte"][tokens] + p["wpe"]
     for i in range((len(p) - 3) // 6):
         qkv = (layernorm(xp, x) * p[f"ln1_{i}"]) @ p[f"qkv_{i}"]
         q, k, v = (heads(qkv[:, :, j * width : (j + 1) * width]) for j in range(3))
-        scores = xp.matmul(q, xp.transpose(k, (0, 1, 3, 2))) * f32(inner**-0.5)
-        mixed = xp.matmul(softmax(xp, scores + after), v)
+        mixed = attention(xp, q, k, v)
         rows = xp.reshape(xp.transpose(mixed, (0, 2, 1, 3)), (batch, length, width))
         x = x + rows @ p[f"proj_{i}"]
         hidden = (layernorm(xp, x) * p[f"ln2_{i}"]) @ p[f"fc_{i}"]

@@ -38,6 +38,10 @@ def make(workload: Workload, threads: int) -> Callable[[], Any]:
         function = partial(_conv, padding=1)
     elif kind == "softmax":
         function = partial(jax.nn.softmax, axis=-1)
+    elif kind == "attention":
+        function = _attention
+    elif kind == "scatter":
+        function = _scatter
     else:
         function = formulas.operation(jnp, kind)
     jitted = jax.jit(function)
@@ -46,8 +50,18 @@ def make(workload: Workload, threads: int) -> Callable[[], Any]:
 
 
 def as_numpy(result: Any) -> Array:
-    """The array of what such a call returned."""
+    """The array of what such a call returned, or all of its arrays in a row."""
+    if isinstance(result, tuple):
+        return np.concatenate([np.asarray(r) for r in result])
     return np.asarray(result)
+
+
+def _attention(q: Any, k: Any, v: Any, g: Any) -> Any:
+    return jax.vjp(partial(formulas.attention, jnp), q, k, v)[1](g)
+
+
+def _scatter(table: Any, at: Any, g: Any) -> Any:
+    return jax.vjp(lambda table: table[at], table)[1](g)[0]
 
 
 def _conv(x: Any, w: Any, padding: int) -> Any:

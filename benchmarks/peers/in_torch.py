@@ -1,7 +1,8 @@
-"""The workloads in PyTorch, eager."""
+"""The workloads in PyTorch, eager, or compiled if ``PEERS_COMPILED`` is set."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "softmax": lambda x: torch.softmax(x, -1),
     "layernorm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "conv": lambda x, w: F.conv2d(x, w, padding=1),
+    "gather": lambda table, at: F.embedding(at, table),
 }
 
 
@@ -47,13 +49,38 @@ def make(workload: Workload, threads: int) -> Callable[[], Any]:
         return _deep(*given)
     losses = {"mlp": _mlp_loss, "cnn": _cnn_loss, "gpt": _gpt_loss}
     if kind in losses:
-        return _train(losses[kind], *given)
+        return _train(_compiled(losses[kind]), *given)
     if kind == "logits":
         p, tokens = _parameters(given[0]), torch.from_numpy(given[1]).long()
-        return _inferring(lambda: _gpt_logits(p, tokens))
+        logits = _compiled(_gpt_logits)
+        return _inferring(lambda: logits(p, tokens))
     arrays = [torch.from_numpy(a) for a in given]
-    function = _OPERATIONS[kind]
+    if kind == "attention":
+        return _attention(*arrays)
+    if kind == "scatter":
+        return _scatter(*arrays)
+    function = _compiled(_OPERATIONS[kind])
     return _inferring(lambda: function(*arrays))
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is, or through ``torch.compile``."""
+    return torch.compile(function) if "PEERS_COMPILED" in os.environ else function
+
+
+def _attention(q: Any, k: Any, v: Any, g: Any) -> Callable[[], Any]:
+    leaves = [t.requires_grad_() for t in (q, k, v)]
+    function = _compiled(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    )
+    return lambda: torch.autograd.grad(function(*leaves), leaves, g)
+
+
+def _scatter(table: Any, at: Any, g: Any) -> Callable[[], Any]:
+    table.requires_grad_()
+    function = _compiled(lambda table: F.embedding(at, table))
+    # Backward is what is wanted; it needs what forward leaves behind.
+    return lambda: torch.autograd.grad(function(table), table, g)[0]
 
 
 def _inferring(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -67,7 +94,9 @@ def _inferring(function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def as_numpy(result: Any) -> Array:
-    """The array of what such a call returned."""
+    """The array of what such a call returned, or all of its arrays in a row."""
+    if isinstance(result, tuple):
+        return np.concatenate([np.asarray(r) for r in result])
     return np.asarray(result)
 
 

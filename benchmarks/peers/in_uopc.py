@@ -18,11 +18,12 @@ from peers.workloads import (
     Parameters,
     Workload,
 )
+from uopc.autodiff import vjp
 from uopc.nn import AdamW, parameters, scaled_dot_product_attention
 from uopc.runtime import jit
 from uopc.tensor import Tensor
 
-_OPERATIONS: dict[str, Callable[..., Tensor]] = {
+_OPERATIONS: dict[str, Callable[..., Any]] = {
     "matmul": lambda a, b: a @ b,
     # As the others write it; `x.gelu()` computes it in f64, to within half an ulp.
     "gelu": lambda x: x * 0.5 * (1 + (0.79788456 * (x + 0.044715 * x * x * x)).tanh()),
@@ -32,6 +33,9 @@ _OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "softmax": lambda x: x.softmax(),
     "layernorm": lambda x: _layernorm(x),
     "conv": lambda x, w: x.conv2d(w, padding=1),
+    "gather": lambda table, at: table[at],
+    "scatter": lambda table, at, g: vjp(lambda t: t[at], table)[1](g),
+    "attention": lambda q, k, v, g: vjp(_attention, q, k, v)[1](g),
 }
 
 
@@ -53,16 +57,29 @@ def make(workload: Workload, threads: int) -> Callable[[], Any]:
     else:
         function = jit(_OPERATIONS[kind])
     tensors = [Tensor(a).realize() for a in given]
-    return lambda: function(*tensors).realize()
+    return lambda: _realized(function(*tensors))
+
+
+def _realized(result: Any) -> Any:
+    """A result whose values are there, or all of them."""
+    return (
+        tuple(map(_realized, result)) if isinstance(result, tuple) else result.realize()
+    )
 
 
 def as_numpy(result: Any) -> Array:
-    """The array of what such a call returned."""
+    """The array of what such a call returned, or all of its arrays in a row."""
+    if isinstance(result, tuple):
+        return np.concatenate([r.numpy() for r in result])
     return np.asarray(result.numpy())
 
 
 def _parameter(a: Array) -> Tensor:
     return Tensor(a, requires_grad=True).realize()
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, causal=True)
 
 
 def _layernorm(x: Tensor) -> Tensor:

@@ -111,6 +111,36 @@ def conv(name: str, n: int, c: int, h: int, w: int, o: int, **more: Any) -> Work
     return Workload(name, title, "conv", inputs, flops, **more)
 
 
+def attention(name: str, title: str, heads: int, length: int, width: int) -> Workload:
+    """The gradients of causal attention by queries, keys and values."""
+    shape = (1, heads, length, width)
+
+    def inputs() -> tuple[Any, ...]:
+        draw = Draw()
+        return tuple([draw.floats(*shape) for _ in range(4)])
+
+    # Two products forward and five backward, of which half would do.
+    return Workload(name, title, "attention", inputs, 7 * heads * length**2 * width)
+
+
+def embedding(name: str, title: str, kind: str, rows: int, tokens: int) -> Workload:
+    """Rows of 256 chosen from a table; or the gradient of the table, all of it."""
+    width = 256
+
+    def inputs() -> tuple[Any, ...]:
+        draw = Draw()
+        table, at = draw.floats(rows, width), draw.integers(rows, tokens)
+        return (
+            (table, at)
+            if kind == "gather"
+            else (table, at, draw.floats(*at.shape, width))
+        )
+
+    chosen = 4.0 * tokens * width
+    written = chosen if kind == "gather" else 4.0 * rows * width
+    return Workload(name, title, kind, inputs, read=chosen, written=written)
+
+
 def mlp(
     name: str, title: str, batch: int, widths: tuple[int, ...] = WIDTHS, **more: Any
 ) -> Workload:
@@ -169,7 +199,12 @@ class Gpt:
 
 
 def gpt(
-    name: str, title: str, batch: int, train: bool, size: Gpt | None = None
+    name: str,
+    title: str,
+    batch: int,
+    train: bool,
+    size: Gpt | None = None,
+    **more: Any,
 ) -> Workload:
     """A training step, or the logits: no biases, tied head, tanh-gelu."""
     s = size or Gpt()
@@ -195,7 +230,8 @@ def gpt(
     weights = 12 * s.layers * d * d + vocabulary * d
     flops = 2 * batch * length * (weights + 2 * s.layers * length * d)
     kind = "gpt" if train else "logits"
-    return Workload(name, title, kind, inputs, flops * (3 if train else 1))
+    flops *= 3 if train else 1
+    return Workload(name, title, kind, inputs, flops, **more)
 
 
 def deep(name: str, title: str, layers: int, width: int) -> Workload:
@@ -248,6 +284,9 @@ WORKLOADS: tuple[Workload, ...] = (
         beside=("conv_large", _PER_OPERATION),
         share=_ODD_CONV / _CONV,
     ),
+    attention("attention", "attention and its gradients, 4 x 2048 x 64", 4, 2048, 64),
+    embedding("gather", "embedding, 4,096 of 50,000 x 256", "gather", 50_000, 4096),
+    embedding("scatter", "its gradient", "scatter", 50_000, 4096),
     mlp("mlp", "MLP train step, batch 128", 128),
     mlp(
         "mlp_odd",
@@ -265,6 +304,14 @@ WORKLOADS: tuple[Workload, ...] = (
     ),
     cnn("cnn", "CNN train step", 64),
     gpt("gpt", "GPT train step", 12, train=True),
+    gpt(
+        "gpt_contended",
+        "GPT train step, one core taken",
+        12,
+        train=True,
+        beside=("gpt", "time"),
+        contended=True,
+    ),
     gpt("gpt_forward", "GPT forward, 1x64", 1, train=False),
     deep("gradient_graph", "gradient graph, 100-layer MLP", 100, 32),
     process("import", "import"),
