@@ -23,7 +23,7 @@ from uopc.composite import (
 from uopc.config import overriding
 from uopc.dtype import f32, f64, i32
 from uopc.interp import ReferenceBackend, evaluate
-from uopc.kernelize import make_plan, plan_graph
+from uopc.kernelize import explain, make_plan, plan_graph
 from uopc.runtime import new_buffer, realize
 from uopc.spec import SpecError
 from uopc.tensor import Tensor
@@ -335,3 +335,19 @@ def test_a_repeating_loop_makes_no_new_plans() -> None:
     for _ in range(5):
         step()
     assert len(kernelize._plans) == count
+
+
+def test_the_choice_of_buffers_is_explained() -> None:
+    """The exp of a softmax is computed again; what a product repeats is stored."""
+    x = buf(0, 64).reshape((8, 8))
+    e = UOp(Ops.EXP, (x,))
+    total = e.reduce(Ops.ADD, 1).reshape((8, 1)).expand((8, 8))
+    (again,) = explain([e / total])
+    assert (again.node, again.again, again.expanded) == (e, 1, False)
+    assert "computed again" in str(again)
+    stored = [c for c in explain([matmul(e, x)]) if c.stored]
+    assert [c.node for c in stored] == [e]
+    assert str(stored[0]) == (
+        "exp f32[8, 8]: 17 additions an element, 0 times more and for repeated "
+        "elements, 256 bytes: stored"
+    )

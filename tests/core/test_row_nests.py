@@ -241,6 +241,10 @@ def test_equal_values_are_kept_where_that_pays() -> None:
     assert len(exps) == 1
     assert len(parts_of(after.src[0].src[1:])) == 4
     assert run_loops(after, {0: X})[3].tolist() == expected.tolist()
+    first, *others = Keep(8, 64).gains(sink)
+    assert str(first).startswith("exp for 2 parts: 0.64 ns of work, 0.12 ns of traffic")
+    assert first.gain > 0
+    assert all(other.gain < 0 for other in others)
     assert Keep(8, 15).apply(sink) is sink  # no room
     assert Keep(1000, 64).apply(sink) is sink  # so many at once that it costs nothing
 

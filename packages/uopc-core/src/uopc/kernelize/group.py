@@ -37,6 +37,34 @@ class Context(NamedTuple):
     expanded: bool  # the last step repeats elements: an EXPAND, or by an index
 
 
+class Choice(NamedTuple):
+    """Whether a node's values are stored, and what that was decided by.
+
+    Attributes:
+        node: the node.
+        cost: work to compute one element from buffers, in additions.
+        again: how many times more it would be computed if it were not stored.
+        expanded: whether one of these is for elements that are repeated.
+        stored: whether it gets a buffer.
+    """
+
+    node: UOp
+    cost: int
+    again: int
+    expanded: bool
+    stored: bool
+
+    def __str__(self) -> str:
+        u = self.node
+        size = math.prod(u.shape)
+        where = " and for repeated elements" if self.expanded else ""
+        done = "stored" if self.stored else "computed again"
+        return (
+            f"{u.op.name} {u.dtype}{list(u.shape)}: {self.cost} additions an element, "
+            f"{self.again} times more{where}, {size * u.dtype.itemsize} bytes: {done}"
+        )
+
+
 def read(u: UOp) -> tuple[UOp, ...]:
     """The sources whose values ``u`` needs; for others of a STAGE it only waits."""
     return u.src[:1] if u.op is Ops.STAGE else u.src
@@ -62,6 +90,13 @@ def choose_buffers(
     return _Grouping(order, roots, forced).run()
 
 
+def buffer_choices(order: Sequence[UOp], roots: Collection[UOp]) -> list[Choice]:
+    """The terms of the cost model: every node that there was a choice about."""
+    grouping = _Grouping(order, roots, ())
+    grouping.run()
+    return grouping.choices[::-1]
+
+
 class _Grouping:
     def __init__(
         self, order: Sequence[UOp], roots: Collection[UOp], forced: Collection[UOp]
@@ -78,6 +113,7 @@ class _Grouping:
         self.views: dict[tuple[int, UOp, bool], int] = {}
         self.has_reduce: set[UOp] = set()
         self.stored: set[UOp] = set()
+        self.choices: list[Choice] = []
 
     def run(self) -> set[UOp]:
         for u in reversed(self.order):
@@ -100,11 +136,16 @@ class _Grouping:
     def _worth_storing(self, u: UOp, contexts: set[Context]) -> bool:
         if u.op.kind == "movement" or (u.op is Ops.INDEX and _repeats(u)):
             return False  # its source is the better place
-        cost = self.cost[u]
-        if cost > EXPANDED_COST and any(c.expanded for c in contexts):
-            return True
-        again = len(contexts) - 1
-        return cost * again > SHARED_COST or (again >= MAX_CONTEXTS and cost > 1)
+        cost, again = self.cost[u], len(contexts) - 1
+        expanded = any(c.expanded for c in contexts)
+        worth = (
+            (cost > EXPANDED_COST and expanded)
+            or cost * again > SHARED_COST
+            or (again >= MAX_CONTEXTS and cost > 1)
+        )
+        if cost > 1 and (again or expanded):
+            self.choices.append(Choice(u, cost, again, expanded, worth))
+        return worth
 
     def _place_reduce(self, u: UOp, contexts: set[Context]) -> set[Context]:
         if len(contexts) == 1:

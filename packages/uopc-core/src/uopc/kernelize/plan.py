@@ -15,7 +15,7 @@ from typing import Any, Literal
 from uopc.config import get
 from uopc.dtype import DType
 from uopc.kernelize.constants import notice_miss
-from uopc.kernelize.group import choose_buffers, read
+from uopc.kernelize.group import Choice, buffer_choices, choose_buffers, read
 from uopc.kernelize.inplace import Pair, written_over
 from uopc.kernelize.joining import join
 from uopc.kernelize.key import Key, graph_key
@@ -163,6 +163,12 @@ def make_plan(
         plan = _remember(key, _build(prepared, buffers, places))
     notice_miss(key, roots, leaves)
     return plan, buffers
+
+
+def explain(roots: Sequence[UOp]) -> list[Choice]:
+    """What of a graph is stored and what is computed again, and why: see `Choice`."""
+    prepared = prepare(roots, {}, _everything)
+    return buffer_choices(toposort(prepared), set(prepared))
 
 
 def _remember(key: Key, made: Plan) -> Plan:

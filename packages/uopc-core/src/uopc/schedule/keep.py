@@ -46,7 +46,8 @@ class Keep:
         loops, body = output_loops(sink)
         parts, room = [tuple(part) for part in parts_of(body)], self.most
         for _ in range(MAX_KEPT):
-            best = max(self._gains(parts, room), default=None, key=lambda g: g.gain)
+            pays = (g for g in self._gains(parts) if g.gain > 0 and g.nbytes <= room)
+            best = max(pays, default=None, key=lambda g: g.gain)
             if best is None:
                 break
             room -= best.nbytes
@@ -59,7 +60,13 @@ class Keep:
             )
         return sink
 
-    def _gains(self, parts: Sequence[Statements], room: int) -> Iterator[Gain]:
+    def gains(self, sink: UOp) -> list[Gain]:
+        """What is computed several times, the most to gain first: the model's terms."""
+        _, body = output_loops(sink)
+        found = self._gains([tuple(part) for part in parts_of(body)])
+        return sorted(found, key=lambda g: -g.gain)
+
+    def _gains(self, parts: Sequence[Statements]) -> Iterator[Gain]:
         """What there is to gain, value by value."""
         by_loops: dict[tuple[int, ...], list[_Part]] = {}
         for i, statements in enumerate(parts):
@@ -74,7 +81,7 @@ class Keep:
                 if len(users) < 2 or not u.dtype.is_float:
                     continue
                 found = Gain(u, tuple(users), self.lanes)
-                if found.gain > 0 and found.nbytes <= room and found.lasts(parts):
+                if found.work and found.lasts(parts):
                     yield found
 
 
@@ -143,16 +150,31 @@ class Gain:
         return math.prod(self.users[0].extents) * self.value.dtype.itemsize
 
     @property
-    def gain(self) -> float:
-        """Nanoseconds an element: work not repeated, less what is stored and loaded."""
+    def work(self) -> float:
+        """Nanoseconds an element that computing it again takes."""
         loops = set(self.users[0].like)
         inside = {u: _loops_in(u) & loops for u in toposort([self.value], _values)}
         if inside[self.value] != loops:
             return 0.0
         cost = sum(u.op.cost for u, r in inside.items() if r and u.op.kind != "select")
-        again = (len(self.users) - 1) * cost * OPERATION_NS / self.lanes
-        moved = (len(self.users) + 1) * self.value.dtype.itemsize * NEAR_BYTE_NS
-        return again - moved
+        return (len(self.users) - 1) * cost * OPERATION_NS / self.lanes
+
+    @property
+    def traffic(self) -> float:
+        """Nanoseconds an element that storing it once and loading it take."""
+        return (len(self.users) + 1) * self.value.dtype.itemsize * NEAR_BYTE_NS
+
+    @property
+    def gain(self) -> float:
+        """What is won, or lost if it is negative."""
+        return self.work - self.traffic
+
+    def __str__(self) -> str:
+        return (
+            f"{self.value.op.name} for {len(self.users)} parts: "
+            f"{self.work:.2f} ns of work, {self.traffic:.2f} ns of traffic, "
+            f"{self.nbytes} bytes"
+        )
 
     def lasts(self, parts: Sequence[Statements]) -> bool:
         """Whether it is the same from the first to the last part that computes it."""

@@ -37,8 +37,9 @@ def scaled_dot_product_attention(
     row is NaN; JAX's attention gives the mean of the values.) q, k and v have to be
     finite where they are masked, too: 0 times infinity is NaN in a matrix product.
 
-    The scores, (..., L, S), are kept in memory. Raises TypeError for arguments of other
-    types, ValueError for shapes that do not fit.
+    Scores, (..., L, S), that are too large for the caches are computed for some queries
+    at a time and never all in memory; gradients keep them. Raises TypeError for
+    arguments of other types, ValueError for shapes that do not fit.
     """
     _require_fitting(q, k, v, mask)
     dtype = functools.reduce(promote, (t.dtype for t in (q, k, v)))
