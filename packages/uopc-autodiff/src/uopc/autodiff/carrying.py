@@ -19,6 +19,7 @@ from uopc.autodiff.factors import (
     reshaped_node,
 )
 from uopc.autodiff.liveness import Live, everything, live, meet, union
+from uopc.autodiff.remembering import remembered
 from uopc.composite import flip, iota, pad, scatter_add
 from uopc.dtype import boolean
 from uopc.uop import Ops, UOp, toposort
@@ -96,7 +97,7 @@ def pulled_back(u: UOp, i: int, x: Live) -> Live | None:
         pairs = enumerate(zip(shape, u.shape, strict=True))
         return anywhere(x, [k for k, (n, m) in pairs if n != m])
     if u.op is Ops.PERMUTE:
-        return permuted(x, [u.arg.index(k) for k in range(len(shape))])
+        return permuted(x, tuple([u.arg.index(k) for k in range(len(shape))]))
     if u.op is Ops.SHRINK:
         ends = zip(u.arg, shape, strict=True)
         return padded(x, [(b, n - e) for (b, e), n in ends])
@@ -117,7 +118,8 @@ def expanded(x: Live, shape: Sequence[int]) -> Live:
     return Live(tuple(shape), () if 0 in shape else x.terms)
 
 
-def permuted(x: Live, order: Sequence[int]) -> Live:
+@remembered
+def permuted(x: Live, order: tuple[int, ...]) -> Live:
     """With its axes in another order, as PERMUTE has it."""
     new = {old: k for k, old in enumerate(order)}
     return live(tuple([x.shape[k] for k in order]), _renumbered(x.terms, new))
@@ -177,9 +179,9 @@ def _window(axis: int, begin: int, end: int, n: int) -> list[Factor]:
     return found + ([Factor(places < end, (axis,))] if end < n else [])
 
 
-def reshaped(x: Live, shape: Sequence[int]) -> Live:
+@remembered
+def reshaped(x: Live, shape: tuple[int, ...]) -> Live:
     """Under another shape."""
-    shape = tuple(shape)
     if 0 in shape or x.shape == shape:
         return Live(shape, x.terms)
     groups = [
@@ -209,7 +211,11 @@ def anywhere(x: Live, axes: Iterable[int]) -> Live:
     "Any" goes to the alternatives, and of one to those factors that change along the
     axes.
     """
-    over = set(axes)
+    return _anywhere(x, frozenset(axes))
+
+
+@remembered
+def _anywhere(x: Live, over: frozenset[int]) -> Live:
     shape = tuple([1 if i in over else n for i, n in enumerate(x.shape)])
     if 0 in x.shape or not x.terms:
         return Live(shape, ())
@@ -222,7 +228,7 @@ def anywhere(x: Live, axes: Iterable[int]) -> Live:
 
 
 def _each_asked(
-    term: Sequence[Factor], over: set[int], shape: Sequence[int]
+    term: Sequence[Factor], over: frozenset[int], shape: Sequence[int]
 ) -> list[Factor]:
     """ "Any" of each part of a term that shares none of the axes with others."""
     parts: list[list[Factor]] = []
@@ -235,7 +241,7 @@ def _each_asked(
 
 
 def _asked(
-    factors: Sequence[Factor], over: set[int], shape: Sequence[int]
+    factors: Sequence[Factor], over: frozenset[int], shape: Sequence[int]
 ) -> list[Factor]:
     """The factor that says "any" of all of these at once."""
     along = sorted({a for f in factors for a in f.axes})
