@@ -6,7 +6,8 @@ more of it than depends on the axes concerned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from uopc.autodiff.constancy import regrouped
@@ -144,7 +145,7 @@ def shrunk(x: Live, window: Sequence[tuple[int, int]]) -> Live:
         mine = [window[a] for a in f.axes]
         if all(m == (0, n) for m, n in zip(mine, f.core.shape, strict=True)):
             return f
-        return factor(f.core.shrink(mine), f.axes)
+        return factor(f.core.shrink(mine), f.axes, look=False)
 
     shape = tuple([e - b for b, e in window])
     if 0 in shape:
@@ -184,22 +185,32 @@ def reshaped(x: Live, shape: tuple[int, ...]) -> Live:
     """Under another shape."""
     if 0 in shape or x.shape == shape:
         return Live(shape, x.terms)
-    groups = [
-        ([a for a in old if x.shape[a] != 1], [a for a in new if shape[a] != 1])
-        for old, new in regrouped(x.shape, shape)
-    ]
-    same = {o[0]: n[0] for o, n in groups if len(o) == len(n) == 1}
+    groups, same = _groups(x.shape, shape)
 
     def moved(f: Factor) -> Factor:
-        if all(a in same for a in f.axes):
+        if all([a in same for a in f.axes]):
             return Factor(f.core, tuple([same[a] for a in f.axes]))
-        mine = [(o, n) for o, n in groups if not set(o).isdisjoint(f.axes)]
+        mine = [g for g in groups if any([a in g[0] for a in f.axes])]
         old, new = ([a for g in mine for a in g[side]] for side in (0, 1))
         at = [old.index(a) for a in f.axes]
         u = placed(f.core, at, [x.shape[a] for a in old])
-        return factor(reshaped_node(u, tuple([shape[a] for a in new])), new)
+        # Only what was repeated or in other groups before can be constant now.
+        look = u.op in (Ops.EXPAND, Ops.RESHAPE)
+        return factor(reshaped_node(u, tuple([shape[a] for a in new])), new, look)
 
     return live(shape, [[moved(f) for f in t] for t in x.terms])
+
+
+@functools.lru_cache(maxsize=4096)
+def _groups(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[Sequence[tuple[list[int], list[int]]], Mapping[int, int]]:
+    """The axes that a reshape moves as groups, and those that it moves alone."""
+    groups = [
+        ([a for a in before if old[a] != 1], [a for a in after if new[a] != 1])
+        for before, after in regrouped(old, new)
+    ]
+    return groups, {o[0]: n[0] for o, n in groups if len(o) == len(n) == 1}
 
 
 # -- any ----------------------------------------------------------------------

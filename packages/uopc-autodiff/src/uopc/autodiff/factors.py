@@ -44,6 +44,8 @@ def factor(u: UOp, axes: Sequence[int], look: bool = True) -> Factor:
         else:
             break
         u = inner
+    if None not in places and 1 not in u.shape:
+        return Factor(u, tuple(places))  # type: ignore[arg-type]
     kept = [i for i, n in enumerate(u.shape) if places[i] is not None and n != 1]
     if any(n != 1 and i not in kept for i, n in enumerate(u.shape)):
         u = u.shrink([(0, n if i in kept else 1) for i, n in enumerate(u.shape)])

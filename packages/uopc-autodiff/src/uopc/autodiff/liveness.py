@@ -61,7 +61,8 @@ def live(shape: tuple[int, ...], terms: Iterable[Iterable[Factor]]) -> Live:
     """The set of these alternatives, without those that others cover."""
     if 0 in shape:
         return Live(shape, ())
-    known = [t for t in (_conjunction(t, shape) for t in terms) if t is not None]
+    found = [_conjunction(t, shape) for t in terms]
+    known = [t for t in found if t is not None]
     kept = uncovered(known) if len(known) > 1 else known
     if len(kept) > ALTERNATIVES:
         kept = _grouped(kept, shape)
