@@ -188,14 +188,14 @@ def reshaped(x: Live, shape: tuple[int, ...]) -> Live:
     groups, same = _groups(x.shape, shape)
 
     def moved(f: Factor) -> Factor:
-        if all([a in same for a in f.axes]):
+        if all(a in same for a in f.axes):
             return Factor(f.core, tuple([same[a] for a in f.axes]))
-        mine = [g for g in groups if any([a in g[0] for a in f.axes])]
+        mine = [g for g in groups if any(a in g[0] for a in f.axes)]
         old, new = ([a for g in mine for a in g[side]] for side in (0, 1))
         at = [old.index(a) for a in f.axes]
         u = placed(f.core, at, [x.shape[a] for a in old])
-        # Only what was repeated or in other groups before can be constant now.
-        look = u.op in (Ops.EXPAND, Ops.RESHAPE)
+        # Part of what was one axis may be constant if it was made of several.
+        look = u.op in (Ops.EXPAND, Ops.RESHAPE) and len(new) > len(mine)
         return factor(reshaped_node(u, tuple([shape[a] for a in new])), new, look)
 
     return live(shape, [[moved(f) for f in t] for t in x.terms])

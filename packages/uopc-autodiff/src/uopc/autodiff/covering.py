@@ -36,10 +36,10 @@ def uncovered(terms: Iterable[Term]) -> list[Term]:
 def _covered(term: Term, others: Sequence[Term]) -> bool:
     """Whether a term is surely false wherever all others are."""
     mine = frozenset(term)
-    if any([mine.issuperset(o) for o in others]):
+    if any(mine.issuperset(o) for o in others):
         return True
-    opening = any([_opens(f.core) for o in others for f in o])
-    if not opening and not any([f.core.op is Ops.OR for f in term]):
+    opening = any(_opens(f.core) for o in others for f in o)
+    if not opening and not any(f.core.op is Ops.OR for f in term):
         return False
     wide = [c for o in others for c in _cases(o)]
     return all(any(_implied(w, case) for w in wide) for case in _cases(term))
