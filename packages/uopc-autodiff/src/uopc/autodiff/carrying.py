@@ -188,10 +188,12 @@ def reshaped(x: Live, shape: tuple[int, ...]) -> Live:
     groups, same = _groups(x.shape, shape)
 
     def moved(f: Factor) -> Factor:
-        if all(a in same for a in f.axes):
+        axes = set(f.axes)
+        if axes <= same.keys():
             return Factor(f.core, tuple([same[a] for a in f.axes]))
-        mine = [g for g in groups if any(a in g[0] for a in f.axes)]
-        old, new = ([a for g in mine for a in g[side]] for side in (0, 1))
+        mine = [g for g in groups if not axes.isdisjoint(g[0])]
+        old = [a for g in mine for a in g[0]]
+        new = [a for g in mine for a in g[1]]
         at = [old.index(a) for a in f.axes]
         u = placed(f.core, at, [x.shape[a] for a in old])
         # Part of what was one axis may be constant if it was made of several.

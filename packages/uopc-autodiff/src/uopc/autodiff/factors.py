@@ -57,6 +57,8 @@ def placed(core: UOp, axes: Sequence[int], shape: Sequence[int]) -> UOp:
     """The node of which axis k is to be axis ``axes[k]`` of an array of ``shape``."""
     if sorted(axes) != list(axes):
         core = core.permute(sorted(range(len(axes)), key=lambda k: axes[k]))
+    if len(axes) == len(shape):
+        return core
     ones = tuple([n if i in axes else 1 for i, n in enumerate(shape)])
     u = reshaped_node(core, ones)
     return u if ones == tuple(shape) else u.expand(shape)
