@@ -6,7 +6,8 @@ more of it than depends on the axes concerned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from uopc.autodiff.constancy import regrouped
@@ -19,6 +20,7 @@ from uopc.autodiff.factors import (
     reshaped_node,
 )
 from uopc.autodiff.liveness import Live, everything, live, meet, union
+from uopc.autodiff.remembering import remembered
 from uopc.composite import flip, iota, pad, scatter_add
 from uopc.dtype import boolean
 from uopc.uop import Ops, UOp, toposort
@@ -96,7 +98,7 @@ def pulled_back(u: UOp, i: int, x: Live) -> Live | None:
         pairs = enumerate(zip(shape, u.shape, strict=True))
         return anywhere(x, [k for k, (n, m) in pairs if n != m])
     if u.op is Ops.PERMUTE:
-        return permuted(x, [u.arg.index(k) for k in range(len(shape))])
+        return permuted(x, tuple([u.arg.index(k) for k in range(len(shape))]))
     if u.op is Ops.SHRINK:
         ends = zip(u.arg, shape, strict=True)
         return padded(x, [(b, n - e) for (b, e), n in ends])
@@ -117,7 +119,8 @@ def expanded(x: Live, shape: Sequence[int]) -> Live:
     return Live(tuple(shape), () if 0 in shape else x.terms)
 
 
-def permuted(x: Live, order: Sequence[int]) -> Live:
+@remembered
+def permuted(x: Live, order: tuple[int, ...]) -> Live:
     """With its axes in another order, as PERMUTE has it."""
     new = {old: k for k, old in enumerate(order)}
     return live(tuple([x.shape[k] for k in order]), _renumbered(x.terms, new))
@@ -142,7 +145,7 @@ def shrunk(x: Live, window: Sequence[tuple[int, int]]) -> Live:
         mine = [window[a] for a in f.axes]
         if all(m == (0, n) for m, n in zip(mine, f.core.shape, strict=True)):
             return f
-        return factor(f.core.shrink(mine), f.axes)
+        return factor(f.core.shrink(mine), f.axes, look=False)
 
     shape = tuple([e - b for b, e in window])
     if 0 in shape:
@@ -177,27 +180,39 @@ def _window(axis: int, begin: int, end: int, n: int) -> list[Factor]:
     return found + ([Factor(places < end, (axis,))] if end < n else [])
 
 
-def reshaped(x: Live, shape: Sequence[int]) -> Live:
+@remembered
+def reshaped(x: Live, shape: tuple[int, ...]) -> Live:
     """Under another shape."""
-    shape = tuple(shape)
     if 0 in shape or x.shape == shape:
         return Live(shape, x.terms)
-    groups = [
-        ([a for a in old if x.shape[a] != 1], [a for a in new if shape[a] != 1])
-        for old, new in regrouped(x.shape, shape)
-    ]
-    same = {o[0]: n[0] for o, n in groups if len(o) == len(n) == 1}
+    groups, same = _groups(x.shape, shape)
 
     def moved(f: Factor) -> Factor:
-        if all(a in same for a in f.axes):
+        axes = set(f.axes)
+        if axes <= same.keys():
             return Factor(f.core, tuple([same[a] for a in f.axes]))
-        mine = [(o, n) for o, n in groups if not set(o).isdisjoint(f.axes)]
-        old, new = ([a for g in mine for a in g[side]] for side in (0, 1))
+        mine = [g for g in groups if not axes.isdisjoint(g[0])]
+        old = [a for g in mine for a in g[0]]
+        new = [a for g in mine for a in g[1]]
         at = [old.index(a) for a in f.axes]
         u = placed(f.core, at, [x.shape[a] for a in old])
-        return factor(reshaped_node(u, tuple([shape[a] for a in new])), new)
+        # Part of what was one axis may be constant if it was made of several.
+        look = u.op in (Ops.EXPAND, Ops.RESHAPE) and len(new) > len(mine)
+        return factor(reshaped_node(u, tuple([shape[a] for a in new])), new, look)
 
     return live(shape, [[moved(f) for f in t] for t in x.terms])
+
+
+@functools.lru_cache(maxsize=4096)
+def _groups(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[Sequence[tuple[list[int], list[int]]], Mapping[int, int]]:
+    """The axes that a reshape moves as groups, and those that it moves alone."""
+    groups = [
+        ([a for a in before if old[a] != 1], [a for a in after if new[a] != 1])
+        for before, after in regrouped(old, new)
+    ]
+    return groups, {o[0]: n[0] for o, n in groups if len(o) == len(n) == 1}
 
 
 # -- any ----------------------------------------------------------------------
@@ -209,7 +224,11 @@ def anywhere(x: Live, axes: Iterable[int]) -> Live:
     "Any" goes to the alternatives, and of one to those factors that change along the
     axes.
     """
-    over = set(axes)
+    return _anywhere(x, frozenset(axes))
+
+
+@remembered
+def _anywhere(x: Live, over: frozenset[int]) -> Live:
     shape = tuple([1 if i in over else n for i, n in enumerate(x.shape)])
     if 0 in x.shape or not x.terms:
         return Live(shape, ())
@@ -222,7 +241,7 @@ def anywhere(x: Live, axes: Iterable[int]) -> Live:
 
 
 def _each_asked(
-    term: Sequence[Factor], over: set[int], shape: Sequence[int]
+    term: Sequence[Factor], over: frozenset[int], shape: Sequence[int]
 ) -> list[Factor]:
     """ "Any" of each part of a term that shares none of the axes with others."""
     parts: list[list[Factor]] = []
@@ -235,7 +254,7 @@ def _each_asked(
 
 
 def _asked(
-    factors: Sequence[Factor], over: set[int], shape: Sequence[int]
+    factors: Sequence[Factor], over: frozenset[int], shape: Sequence[int]
 ) -> list[Factor]:
     """The factor that says "any" of all of these at once."""
     along = sorted({a for f in factors for a in f.axes})

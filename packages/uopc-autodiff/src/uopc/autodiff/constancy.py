@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
+from uopc.autodiff.remembering import memo
 from uopc.uop import Ops, UOp
 
 NODES = 64  # how far to look
@@ -27,10 +30,10 @@ def repeated_axes(u: UOp) -> set[int]:
     return found
 
 
-def constant_axes(u: UOp) -> set[int]:
+def constant_axes(u: UOp) -> frozenset[int]:
     """The axes along which all elements are surely equal.
 
-    Looks at no more than ``NODES`` nodes, so it may miss some.
+    Looks at no more than ``NODES`` nodes it does not know, so it may miss some.
     """
     return _Walk().axes(u)
 
@@ -38,16 +41,21 @@ def constant_axes(u: UOp) -> set[int]:
 class _Walk:
     def __init__(self) -> None:
         self.seen = 0
+        self.known: dict[UOp, frozenset[int]] = memo(_Walk)
 
-    def axes(self, u: UOp) -> set[int]:
+    def axes(self, u: UOp) -> frozenset[int]:
         """The axes of ``u``."""
+        known = self.known.get(u)
+        if known is not None:
+            return known
         self.seen += 1
-        every = set(range(len(u.shape)))
-        if u.op is Ops.CONST or self.seen > NODES:
-            return {i for i in every if u.op is Ops.CONST or u.shape[i] == 1}
-        return {i for i in every if u.shape[i] == 1} | self._found(u)
+        single = frozenset([i for i, n in enumerate(u.shape) if n == 1])
+        if self.seen > NODES:
+            return single
+        found = self.known[u] = single | self._found(u)
+        return found
 
-    def _found(self, u: UOp) -> set[int]:
+    def _found(self, u: UOp) -> AbstractSet[int]:
         if u.op.kind == "elementwise" or u.op is Ops.STACK:
             return self._common(u)
         if not u.src or u.op is Ops.REDUCE:
@@ -68,7 +76,7 @@ class _Walk:
             return {i - before + after for i in inner if i >= before}
         return set()
 
-    def _common(self, u: UOp) -> set[int]:
+    def _common(self, u: UOp) -> AbstractSet[int]:
         """What all sources share, those of a STACK one axis further on."""
         further = 1 if u.op is Ops.STACK else 0
         found: set[int] | None = None
@@ -89,7 +97,7 @@ def _filled(u: UOp) -> bool:
     return u.op is Ops.CONST
 
 
-def _regrouped(u: UOp, inner: set[int]) -> set[int]:
+def _regrouped(u: UOp, inner: AbstractSet[int]) -> set[int]:
     """The axes of a RESHAPE that come from constant ones alone."""
     old, found = u.src[0].shape, set()
     if 0 in old:
@@ -100,13 +108,15 @@ def _regrouped(u: UOp, inner: set[int]) -> set[int]:
     return found
 
 
+@functools.lru_cache(maxsize=4096)
 def regrouped(
     old: tuple[int, ...], new: tuple[int, ...]
-) -> Iterator[tuple[range, range]]:
+) -> Sequence[tuple[range, range]]:
     """The smallest groups of axes, one on each side, with as many elements.
 
     No length may be 0.
     """
+    groups = []
     i = j = 0
     while j < len(new):
         first, then = i, j
@@ -116,4 +126,5 @@ def regrouped(
                 i += 1
             else:
                 j += 1
-        yield range(first, i), range(then, j)
+        groups.append((range(first, i), range(then, j)))
+    return tuple(groups)

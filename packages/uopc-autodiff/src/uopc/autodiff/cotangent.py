@@ -49,7 +49,7 @@ class Guard:
 
     def live(self) -> Live:
         """The set of live elements."""
-        for guard in self._without(lambda g: g._live is not None):
+        for guard in self._without("_live"):
             if guard._live is None:
                 sets = [s._live for s in guard._sources]
                 guard._live, guard._sources = guard._build(*sets), ()
@@ -64,7 +64,7 @@ class Guard:
 
     def broad(self) -> bool:
         """Whether it may leave out whole rows; built or not, this is known."""
-        for guard in self._without(lambda g: g._broad is not None):
+        for guard in self._without("_broad"):
             if guard._broad is None and guard._sources:
                 each = [bool(s._broad) for s in guard._sources]
                 guard._broad = any(each) if guard._covers else all(each)
@@ -75,17 +75,18 @@ class Guard:
         assert self._broad is not None
         return self._broad
 
-    def _without(self, known: Callable[[Guard], bool]) -> Iterator[Guard]:
-        """This guard after those below it of which something is not known yet.
+    def _without(self, known: str) -> Iterator[Guard]:
+        """This guard after those below it that do not have this attribute yet.
 
         Sources come first; the chain may be of any length, so nothing recurses.
         """
         stack = [self]
         while stack:
             guard = stack[-1]
-            waiting = [s for s in guard._sources if not known(s)]
-            stack += waiting
-            if not waiting:
+            waiting = [s for s in guard._sources if getattr(s, known) is None]
+            if waiting:
+                stack += waiting
+            else:
                 yield stack.pop()
 
 

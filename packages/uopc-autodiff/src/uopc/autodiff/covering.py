@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from uopc.autodiff.factors import Term, factor
+from uopc.autodiff.remembering import remembered
 from uopc.uop import Ops, UOp
 
 ATOMS = 32  # how much of a term is looked at
@@ -22,38 +23,26 @@ Atom: TypeAlias = tuple[UOp, tuple[int, ...]]
 
 def uncovered(terms: Iterable[Term]) -> list[Term]:
     """The terms without those that others cover."""
-    left = [_Seen(t) for t in dict.fromkeys(terms)]
+    left = list(dict.fromkeys(terms))
     i = 0
     while i < len(left):
-        if left[i].covered(left[:i] + left[i + 1 :]):
+        if _covered(left[i], left[:i] + left[i + 1 :]):
             del left[i]
         else:
             i += 1
-    return [s.term for s in left]
+    return left
 
 
-class _Seen:
-    """A term and, once somebody asks, its cases and what those are made of."""
-
-    def __init__(self, term: Term) -> None:
-        self.term, self.factors = term, frozenset(term)
-        self._cases: list[list[Atom]] | None = None
-
-    def covered(self, others: Sequence[_Seen]) -> bool:
-        """Whether this is surely false wherever all others are."""
-        if any(o.factors <= self.factors for o in others):
-            return True
-        opening = [o for o in others if any(_opens(f.core) for f in o.term)]
-        if not opening and not any(f.core.op is Ops.OR for f in self.term):
-            return False
-        wide = [c for o in others for c in o.cases()]
-        return all(any(_implied(w, case) for w in wide) for case in self.cases())
-
-    def cases(self) -> list[list[Atom]]:
-        """Terms of atoms of which one is true where this is."""
-        if self._cases is None:
-            self._cases = _cases(self.term)
-        return self._cases
+def _covered(term: Term, others: Sequence[Term]) -> bool:
+    """Whether a term is surely false wherever all others are."""
+    mine = frozenset(term)
+    if any(mine.issuperset(o) for o in others):
+        return True
+    opening = any(_opens(f.core) for o in others for f in o)
+    if not opening and not any(f.core.op is Ops.OR for f in term):
+        return False
+    wide = [c for o in others for c in _cases(o)]
+    return all(any(_implied(w, case) for w in wide) for case in _cases(term))
 
 
 def _implied(wide: Sequence[Atom], narrow: Sequence[Atom]) -> bool:
@@ -89,6 +78,7 @@ def _opens(u: UOp) -> bool:
     return u.op is Ops.OR or (u.op is Ops.REDUCE and u.arg[0] is Ops.MAX)
 
 
+@remembered
 def _cases(term: Term) -> list[list[Atom]]:
     """What a term is made of, a list for each of the ways in which it can be true."""
     done: list[list[Atom]] = []

@@ -44,6 +44,8 @@ def factor(u: UOp, axes: Sequence[int], look: bool = True) -> Factor:
         else:
             break
         u = inner
+    if None not in places and 1 not in u.shape:
+        return Factor(u, tuple(places))  # type: ignore[arg-type]
     kept = [i for i, n in enumerate(u.shape) if places[i] is not None and n != 1]
     if any(n != 1 and i not in kept for i, n in enumerate(u.shape)):
         u = u.shrink([(0, n if i in kept else 1) for i, n in enumerate(u.shape)])
@@ -53,9 +55,10 @@ def factor(u: UOp, axes: Sequence[int], look: bool = True) -> Factor:
 
 def placed(core: UOp, axes: Sequence[int], shape: Sequence[int]) -> UOp:
     """The node of which axis k is to be axis ``axes[k]`` of an array of ``shape``."""
-    order = sorted(range(len(axes)), key=lambda k: axes[k])
-    if order != list(range(len(axes))):
-        core = core.permute(order)
+    if sorted(axes) != list(axes):
+        core = core.permute(sorted(range(len(axes)), key=lambda k: axes[k]))
+    if len(axes) == len(shape):
+        return core
     ones = tuple([n if i in axes else 1 for i, n in enumerate(shape)])
     u = reshaped_node(core, ones)
     return u if ones == tuple(shape) else u.expand(shape)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from uopc.autodiff.cotangent import Cotangent, Guard, added
 from uopc.autodiff.errors import require_float, require_like
 from uopc.autodiff.following import guard_of_copies
+from uopc.autodiff.remembering import one_pass
 from uopc.autodiff.reverse import pull, pulled, put_in_place, stand_in, stood_in
 from uopc.autodiff.rules import linear
 from uopc.composite import zeros_like
@@ -28,6 +29,7 @@ class NotLinearError(ValueError):
 
 
 @collector_paused()
+@one_pass()
 def tangents(
     roots: Sequence[UOp],
     inputs: Sequence[UOp],

@@ -7,6 +7,7 @@ from typing import Literal, overload
 
 from uopc.autodiff.cotangent import Cotangent, Guard
 from uopc.autodiff.errors import NoGradientRule, no_rule, require_float, require_like
+from uopc.autodiff.remembering import one_pass
 from uopc.autodiff.reverse import pull
 from uopc.composite import zeros_like
 from uopc.plugins import registry
@@ -36,6 +37,7 @@ def gradient(
 
 
 @collector_paused()
+@one_pass()
 def gradient(
     root: UOp,
     targets: Sequence[UOp],

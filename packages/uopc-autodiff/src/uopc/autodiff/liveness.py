@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from uopc.autodiff.covering import uncovered
 from uopc.autodiff.factors import Factor, Term, conjunction_node, placed
+from uopc.autodiff.remembering import remembered
 from uopc.composite import full
 from uopc.dtype import boolean
 from uopc.uop import Ops, UOp
@@ -41,6 +42,7 @@ class Live(NamedTuple):
         axes = self.axes()
         return any(n > 1 and i not in axes for i, n in enumerate(self.shape))
 
+    @remembered
     def node(self) -> UOp:
         """The bool node, computed along no more axes than it needs."""
         if not self.terms or () in self.terms:
@@ -59,8 +61,9 @@ def live(shape: tuple[int, ...], terms: Iterable[Iterable[Factor]]) -> Live:
     """The set of these alternatives, without those that others cover."""
     if 0 in shape:
         return Live(shape, ())
-    known = [t for t in (_conjunction(t, shape) for t in terms) if t is not None]
-    kept = uncovered(known)
+    found = [_conjunction(t, shape) for t in terms]
+    known = [t for t in found if t is not None]
+    kept = uncovered(known) if len(known) > 1 else known
     if len(kept) > ALTERNATIVES:
         kept = _grouped(kept, shape)
     if len(kept) > ALTERNATIVES:
@@ -78,6 +81,7 @@ def union(sets: Sequence[Live]) -> Live:
     return nodes[0]
 
 
+@remembered
 def _either(a: Live, b: Live) -> Live:
     """Live where one of two is; what alternatives have in common is taken out.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from uopc.autodiff.carrying import expanded, parsed, pulled_back
-from uopc.autodiff.constancy import constant_axes, repeated_axes
+from uopc.autodiff.constancy import repeated_axes
 from uopc.autodiff.cotangent import (
     Cotangent,
     Guard,
@@ -157,14 +157,12 @@ def _without_dead(u: UOp, guard: Guard | None) -> UOp:
     """
     if guard is None or not guard.broad():
         return u
-    live = guard.node()
-    constant = constant_axes(live)
-    return u.with_src(
-        tuple([
-            live.where(s, zeros_like(s)) if repeated_axes(s) <= constant else s
-            for s in u.src
-        ])
-    )  # fmt: skip
+    axes = guard.live().axes()
+    src = [
+        guard.node().where(s, zeros_like(s)) if axes.isdisjoint(repeated_axes(s)) else s
+        for s in u.src
+    ]
+    return u.with_src(tuple(src))
 
 
 def _without_rule(u: UOp, c: Cotangent) -> list[Cotangent | None]:
