@@ -28,7 +28,7 @@ TAKES = {
     **dict.fromkeys(["and", "or", "xor"], "biu"),
     **dict.fromkeys(["shl", "shr"], "u"),
     **dict.fromkeys(["div", "recip", "exp2", "log2", "sqrt", "sin", "exp", "log",
-                     "tanh", "cos", "log1p", "pow", "fma"], "f"),
+                     "tanh", "sigmoid", "cos", "log1p", "pow", "fma"], "f"),
     "where": "biuf",
 }  # fmt: skip
 
@@ -77,6 +77,7 @@ IEEE: dict[str, Callable[..., Any]] = {
 }
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp2": math.exp2, "log2": math.log2, "sin": math.sin, "exp": math.exp,
+    "sigmoid": lambda x: math.exp(min(x, 0)) / (1 + math.exp(-abs(x))),
     "log": math.log, "tanh": math.tanh, "cos": math.cos, "log1p": math.log1p,
 }  # fmt: skip
 

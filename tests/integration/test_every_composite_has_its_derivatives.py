@@ -37,8 +37,8 @@ MASKED = np.array([[-INF, 0.3, 0.5], [0.1, -INF, -INF], [-INF, -INF, -INF]])
 Case = tuple[Callable[..., Any], *tuple[np.ndarray, ...]]
 ELEMENTS: dict[str, Case] = {
     f.__name__: (f, SIGNED)
-    for f in (c.absolute, c.cos, c.logsigmoid, c.relu, c.sigmoid, c.softplus, c.square,
-              c.tanh)
+    for f in (c.absolute, c.cos, c.logsigmoid, c.relu, c.sigmoid, c.sigmoid_slope,
+              c.softplus, c.square, c.tanh)
 } | {
     "exp": (c.exp, SIGNED[:, :3]),
     "log": (c.log, near_one(2, 3)),

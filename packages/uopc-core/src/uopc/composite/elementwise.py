@@ -56,9 +56,14 @@ def tanh(x: UOp) -> UOp:
 
 
 def sigmoid(x: UOp) -> UOp:
-    """``1 / (1 + exp(-x))``, from ``exp(-|x|)``, which cannot overflow."""
-    negative, e = _shrunk(x)
-    return negative.where(e, x.const_like(1.0)) / (e + 1.0)
+    """``1 / (1 + exp(-x))``, which cannot overflow."""
+    return UOp(Ops.SIGMOID, (x,))
+
+
+def sigmoid_slope(x: UOp) -> UOp:
+    """The derivative of `sigmoid`, right where that is nearly 1, too."""
+    _, e = _shrunk(x)
+    return e / ((e + 1.0) * (e + 1.0))
 
 
 def softplus(x: UOp) -> UOp:

@@ -23,6 +23,14 @@ def tanh(u: UOp) -> UOp:
     return (e + 1.0).recip() * 2.0 - 1.0
 
 
+def sigmoid(u: UOp, exp: OpDef) -> UOp:
+    """From exp(-|x|), which cannot overflow."""
+    x = u.src[0]
+    negative = x < 0.0
+    e = type(u)(exp, (negative.where(x, -x),))
+    return negative.where(e, x.const_like(1.0)) / (e + 1.0)
+
+
 def log1p(u: UOp) -> UOp:
     """log(1 + x), times what the rounding of 1 + x did to x (W. Kahan's trick)."""
     x = u.src[0]

@@ -17,6 +17,12 @@ def recip(u: UOp, x: Array) -> Array:
     return np.asarray(x.dtype.type(1) / x)
 
 
+def sigmoid(u: UOp, x: Array) -> Array:
+    """From exp(-|x|), which cannot overflow."""
+    one, e = x.dtype.type(1), np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, e, one) / (one + e))
+
+
 def fma(u: UOp, a: Array, b: Array, c: Array) -> Array:
     """The product is exact for f32 in f64, so that little is rounded twice."""
     wide = np.float64 if a.dtype == np.float32 else a.dtype

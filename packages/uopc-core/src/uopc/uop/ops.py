@@ -1,9 +1,8 @@
 """The op table: one row per op.
 
 Everything else that treats ops one by one (the text form, stage legality,
-constant folding, the interpreter, the per-op tests) is derived from these
-rows. Gradient rules and C spellings live with their owners and are found
-through the plugin registry.
+constant folding, the interpreter, the per-op tests) is derived from these rows.
+Gradient rules and C spellings live with their owners, in the plugin registry.
 """
 
 from __future__ import annotations
@@ -209,13 +208,17 @@ class Ops:
     )  # fmt: skip
     TANH = OpDef(
         "tanh", "elementwise", 1, infer.elementwise(FLOAT),
-        "Hyperbolic tangent.", numpy=lambda u, x: np.tanh(x),
-        cost=24, lower=lowered.tanh,
+        "Hyperbolic tangent.", numpy=lambda u, x: np.tanh(x), cost=24,
+        lower=lowered.tanh,
+    )  # fmt: skip
+    SIGMOID = OpDef(
+        "sigmoid", "elementwise", 1, infer.elementwise(FLOAT), "1 / (1 + exp(-x)).",
+        numpy=meanings.sigmoid, cost=20,
+        lower=lambda u: lowered.sigmoid(u, Ops.EXP),
     )  # fmt: skip
     COS = OpDef(
-        "cos", "elementwise", 1, infer.elementwise(FLOAT),
-        "Cosine, x in radians.", numpy=lambda u, x: np.cos(x),
-        cost=24, lower=lowered.cos,
+        "cos", "elementwise", 1, infer.elementwise(FLOAT), "Cosine, x in radians.",
+        numpy=lambda u, x: np.cos(x), cost=24, lower=lowered.cos,
     )  # fmt: skip
     CAST = OpDef(
         "cast", "elementwise", 1, infer.cast,
@@ -276,8 +279,8 @@ class Ops:
     )  # fmt: skip
     SHR = OpDef(
         "shr", "elementwise", 2, infer.elementwise(("uint",)),
-        "Shift right; a shift by the width or more gives 0.",
-        numpy=meanings.shift_right, exact=True, domain="integer", differentiable=False,
+        "Shift right; a shift by the width or more gives 0.", domain="integer",
+        numpy=meanings.shift_right, exact=True, differentiable=False,
     )  # fmt: skip
 
     # Movement: each output element is a copy of one input element.
@@ -288,9 +291,8 @@ class Ops:
         samples=lambda x: (x.reshape((3, 2)), x.reshape((1, 6, 1))),
     )  # fmt: skip
     EXPAND = OpDef(
-        "expand", "movement", 1, infer.expand, "Repeat axes of length 1.",
-        arg=(Field("shape", "ints"),),
-        numpy=lambda u, x: np.broadcast_to(x, u.shape), cost=0,
+        "expand", "movement", 1, infer.expand, "Repeat axes of length 1.", cost=0,
+        arg=(Field("shape", "ints"),), numpy=lambda u, x: np.broadcast_to(x, u.shape),
         samples=lambda x: (x.reshape((2, 1, 3)).expand((2, 4, 3)),),
     )  # fmt: skip
     PERMUTE = OpDef(

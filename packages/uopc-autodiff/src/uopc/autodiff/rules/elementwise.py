@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from uopc.composite import zeros_like
+from uopc.composite import sigmoid_slope, zeros_like
 from uopc.uop import OpDef, Ops, UOp
 
 Cotangents = tuple[UOp | None, ...]
@@ -78,6 +78,7 @@ RULES: dict[OpDef, Rule] = {
     Ops.LOG: lambda u, g: (g / u.src[0],),
     Ops.LOG1P: lambda u, g: (g / (u.src[0] + 1.0),),
     Ops.TANH: lambda u, g: (g * (1.0 - u * u),),
+    Ops.SIGMOID: lambda u, g: (g * sigmoid_slope(u.src[0]),),
     Ops.FLOORMOD: _floormod,
     Ops.CAST: _cast,
     Ops.WHERE: _where,
