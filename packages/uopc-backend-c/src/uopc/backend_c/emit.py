@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from uopc.backend_c.printer import KernelPrinter, global_buffers
@@ -98,22 +98,16 @@ class PlanText:
     def units(self) -> dict[str, str] | str:
         """Files of about equal cost, by name; a small plan is one text.
 
-        How many they are depends on the plan alone, so that the same plan is the
-        same entry of the cache on every machine of one kind.
+        They depend on the plan alone, so that the same plan is the same entry of the
+        cache on every machine of one kind.
         """
-        count = round(sum(f.cost for f in self.functions) / UNIT_COST)
-        if count < 2:
+        parts = Parts()
+        units: dict[str, str] = {}
+        for f in self.functions:
+            units |= parts.add(f)
+        if not units:
             return self.source
-        parts: list[list[Function]] = [[] for _ in range(count)]
-        cost = [0] * count
-        # The largest first, each to where there is least.
-        for f in sorted(self.functions, key=lambda f: -f.cost):
-            least = cost.index(min(cost))
-            parts[least].append(f)
-            cost[least] += f.cost
-        units = {
-            f"part{i}": _file(part, [], "") for i, part in enumerate(parts) if part
-        }
+        units |= parts.rest()
         units["entry"] = _file((), [f.prototype for f in self.functions], self._entry)
         return units
 
@@ -122,6 +116,35 @@ class PlanText:
         """The entry point, after what all units need of parallel loops."""
         parallel = any(f.parallel for f in self.functions)
         return f"{_DEFINED}\n{self.entry}" if parallel else self.entry
+
+
+class Parts:
+    """Puts the functions of a plan into files, in the order in which they come.
+
+    So a file is known as soon as its functions are, and can be compiled.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Function] = []
+        self._count = 0
+
+    def add(self, function: Function) -> dict[str, str]:
+        """Take a function; returns the file by name that is complete, if one is.
+
+        It never is before a function comes that is not in it: a plan that fits into
+        one file has no others.
+        """
+        full = sum(f.cost for f in self._functions) >= UNIT_COST
+        complete = self.rest() if full else {}
+        self._functions.append(function)
+        return complete
+
+    def rest(self) -> dict[str, str]:
+        """The file of the functions that are in none yet, by name."""
+        functions, self._functions = self._functions, []
+        name = f"part{self._count}"
+        self._count += 1
+        return {name: _file(functions, [], "")}
 
 
 def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> str:
@@ -140,8 +163,17 @@ def print_plan(plan: Plan, spellings: Spellings) -> str:
     return plan_text(plan.kernels, spellings).source
 
 
-def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
-    """The C of a plan's kernels, not yet put together."""
+def plan_text(
+    kernels: Sequence[Kernel],
+    spellings: Spellings,
+    watch: Callable[[Mapping[str, str]], None] | None = None,
+) -> PlanText:
+    """The C of a plan's kernels, not yet put together.
+
+    ``watch`` is told after each function of those of its `PlanText.units` that are
+    complete by then.
+    """
+    parts = Parts()
     functions: list[Function] = []
     calls: list[str] = []
     found: dict[object, Lowered | None] = {}
@@ -156,6 +188,9 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
             if made is not None:
                 functions.append(Function.of(made, spellings))
                 stats.kernels += 1
+                complete = parts.add(functions[-1])
+                if watch is not None:
+                    watch(complete)
         lowered = found[nest.key]
         if lowered is None:  # its kernels cannot be one loop nest after all
             waiting += reversed(nest.apart())
