@@ -176,7 +176,7 @@ def plan_text(
     parts = Parts()
     functions: list[Function] = []
     calls: list[str] = []
-    found: dict[object, Lowered | None] = {}
+    found: dict[object, _Called | None] = {}
     taken: set[str] = set()
     target = _target()
     waiting = list(reversed(nests_of(kernels)))
@@ -184,25 +184,38 @@ def plan_text(
         nest = waiting.pop()
         if nest.key not in found:
             name = _unused(nest.name, taken)
-            made = found[nest.key] = lower_nest(nest, name, target)
+            made = lower_nest(nest, name, target)
+            found[nest.key] = _Called.of(made.sink) if made is not None else None
             if made is not None:
                 functions.append(Function.of(made, spellings))
                 stats.kernels += 1
                 complete = parts.add(functions[-1])
                 if watch is not None:
                     watch(complete)
-        lowered = found[nest.key]
-        if lowered is None:  # its kernels cannot be one loop nest after all
+        called = found[nest.key]
+        if called is None:  # its kernels cannot be one loop nest after all
             waiting += reversed(nest.apart())
             continue
-        written = {u.src[0] for u in toposort([lowered.sink]) if u.op is Ops.STORE}
-        table = ", ".join(
-            f"table[{nest.buffer(b.arg.slot, b in written)}]"
-            for b in global_buffers(lowered.sink)
-        )
-        calls.append(f"  {lowered.sink.arg}({table});")
+        places = [nest.buffer(slot, written) for slot, written in called.buffers]
+        table = ", ".join(f"table[{n}]" for n in places)
+        calls.append(f"  {called.name}({table});")
     entry = "\n".join([f"void {ENTRY}(void** table) {{", *calls, "}"])
     return PlanText(tuple(functions), entry)
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A function, and the slot of each of its buffers, with whether it writes there."""
+
+    name: str
+    buffers: tuple[tuple[int, bool], ...]
+
+    @staticmethod
+    def of(sink: UOp) -> _Called:
+        """What calls of a loop program's function are made of."""
+        written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
+        places = [(b.arg.slot, b in written) for b in global_buffers(sink)]
+        return _Called(sink.arg, tuple(places))
 
 
 def _target() -> Target:

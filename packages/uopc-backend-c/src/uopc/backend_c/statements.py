@@ -59,8 +59,11 @@ class StatementPrinter:
         names = dict(names)
         flat = [self.vectors.settled(s) for s in statements]
         uses = _count_uses(s for group in flat for s in group)
+        locals_ = [buffers([s], "local") for s in statements]
+        last = {b: i for i, found in enumerate(locals_) for b in found}
         for i, s in enumerate(statements):
-            fresh = self._declare(s, statements[i + 1 :], pad)
+            later = [b for b in locals_[i] if last[b] > i]
+            fresh = self._declare(s, locals_[i], later, pad)
             if s.op is Ops.STORE:
                 self._store(s, names, uses, pad, fresh)
             elif is_lane(s.src[0]):
@@ -97,15 +100,18 @@ class StatementPrinter:
 
     # -- variables ------------------------------------------------------------
 
-    def _declare(self, s: UOp, rest: tuple[UOp, ...], pad: str) -> str:
+    def _declare(
+        self, s: UOp, used: Iterable[UOp], later: Iterable[UOp], pad: str
+    ) -> str:
         """Declare accumulators that ``s`` and later statements share.
 
+        ``used`` are the local buffers of ``s``, and ``later`` those that the others
+        use, too.
         A scalar one that ``s`` itself sets is declared by that assignment: the
         type to write there is returned.
         """
-        later = buffers(rest, "local")
         flat = s.op is Ops.STORE or is_lane(s.src[0])
-        for buf in buffers([s], "local"):
+        for buf in used:
             if buf in self.declared or not (flat or buf in later):
                 continue
             self.declared.add(buf)
