@@ -52,7 +52,11 @@ BASE_FLAGS: tuple[str, ...] = (
 NATIVE = "-march=native"
 LIBRARIES: tuple[str, ...] = ("-lm",)
 
-_LEVELS = {0: "-O1", 1: "-O3", 2: "-O3"}
+# Schedules unroll and reorder loops and write vectors; of what -O3 adds to -O2, only
+# that gcc vectorises is of use, for loops that are left as they are. The rest takes a
+# fifth of the compiler's time and makes nothing faster.
+_OPTIMISED = ("-O2", "-ftree-vectorize")
+_LEVELS = {0: ("-O1",), 1: _OPTIMISED, 2: _OPTIMISED}
 _CANDIDATES = ("cc", "gcc", "clang")
 # How gcc, clang, zig and an assembler older than its compiler refuse the target.
 _TARGET_REFUSED = re.compile(r"march|no such instruction|unknown (target )?cpu", re.I)
@@ -185,7 +189,7 @@ def flags(opt: int, compiler: Compiler | None = None) -> tuple[str, ...]:
         raise ValueError(f"optimisation level {opt!r}: expected one of 0, 1, 2")
     words = compiler.argv if compiler else ()
     named = any(word.startswith(("-march=", "-mcpu=")) for word in words)
-    return (*BASE_FLAGS, *(() if named else (NATIVE,)), _LEVELS[opt])
+    return (*BASE_FLAGS, *(() if named else (NATIVE,)), *_LEVELS[opt])
 
 
 def compile_shared(
