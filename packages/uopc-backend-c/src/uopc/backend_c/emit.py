@@ -14,7 +14,8 @@ from uopc.config import get
 from uopc.kernelize import Kernel, Plan
 from uopc.runtime import Lowered, lower_kernel, lower_nest, nests_of
 from uopc.schedule import PLAIN, Target
-from uopc.uop import OpDef, Ops, UOp, toposort
+from uopc.simplify import remembering
+from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 ENTRY = "uopc_run"
 UNIT_COST = 8000
@@ -163,6 +164,8 @@ def print_plan(plan: Plan, spellings: Spellings) -> str:
     return plan_text(plan.kernels, spellings).source
 
 
+@collector_paused()
+@remembering()
 def plan_text(
     kernels: Sequence[Kernel],
     spellings: Spellings,
