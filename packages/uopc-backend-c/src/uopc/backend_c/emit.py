@@ -19,7 +19,7 @@ from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 ENTRY = "uopc_run"
 UNIT_COST = 8000
-"""What one unit is to cost, in characters: gcc takes some 50 us for each at -O3."""
+"""What one unit is to cost, in characters: gcc takes some 20 us for each at -O2."""
 
 _FUNCTION_COST = 200  # of a function besides its text
 

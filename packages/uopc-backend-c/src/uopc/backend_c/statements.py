@@ -44,6 +44,7 @@ class StatementPrinter:
         self.declared: set[UOp] = set()
         self.extents = extents or {}
         self.private = private_locals(statements)
+        self._used: dict[UOp, list[UOp]] = {}
 
     def _line(self, pad: str, text: str) -> None:
         self.scalars.lines.append(pad + text)
@@ -59,7 +60,7 @@ class StatementPrinter:
         names = dict(names)
         flat = [self.vectors.settled(s) for s in statements]
         uses = _count_uses(s for group in flat for s in group)
-        locals_ = [buffers([s], "local") for s in statements]
+        locals_ = [self._locals(s) for s in statements]
         last = {b: i for i, found in enumerate(locals_) for b in found}
         for i, s in enumerate(statements):
             later = [b for b in locals_[i] if last[b] > i]
@@ -99,6 +100,16 @@ class StatementPrinter:
         self._line(pad, "}")
 
     # -- variables ------------------------------------------------------------
+
+    def _locals(self, s: UOp) -> list[UOp]:
+        """The local buffers of a statement, looked for in each one once."""
+        if s not in self._used:
+            found = buffers([s], "local") if s.op is Ops.STORE else []
+            if s.op is Ops.END:
+                parts = [buffers(s.src[:1], "local"), *map(self._locals, s.src[1:])]
+                found = sorted({b for p in parts for b in p}, key=lambda b: b.arg.slot)
+            self._used[s] = found
+        return self._used[s]
 
     def _declare(
         self, s: UOp, used: Iterable[UOp], later: Iterable[UOp], pad: str
