@@ -41,6 +41,7 @@ def lower(
     return lower_kernel(ast, name, over, target).sink
 
 
+@collector_paused()
 def lower_kernel(
     ast: UOp, name: str, over: int | None = None, target: Target | None = None
 ) -> Lowered:
