@@ -276,7 +276,7 @@ def test_a_library_in_use_survives_the_rebuilding(run: Run):
 def test_no_temporary_file_survives_an_exception(
     error: type[BaseException], own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def fail(compiler: object, sources: object, output: Path, opt: int) -> None:
+    def fail(compiler: object, sources: object, output: Path, *more: object) -> None:
         output.write_text("half")
         (output.parent / "0.o").write_text("object")
         raise error

@@ -156,8 +156,8 @@ def test_version_and_kind(fake: Fake, banner: str, version: str, kind: str):
 
 def test_flags():
     assert "-O1" in toolchain.flags(0)
-    assert "-O3" in toolchain.flags(1)
-    assert "-O3" in toolchain.flags(2)
+    assert "-O2" in toolchain.flags(1)
+    assert "-O2" in toolchain.flags(2)
     for opt in (0, 1, 2):
         present = toolchain.flags(opt)
         assert "-ffast-math" not in present

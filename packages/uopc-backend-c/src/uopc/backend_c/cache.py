@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from uopc.backend_c import cpu, room, toolchain
+from uopc.backend_c.ahead import HeadStart
 from uopc.backend_c.folder import cache_dir, give_up, keep_private
 from uopc.backend_c.load import is_loadable
 from uopc.backend_c.scratch import scratch_folder
@@ -47,12 +48,17 @@ _UNIT = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _SPACE = 4 << 20  # bytes: with less, a compiler may have failed for want of it
 
 
-def build(sources: Mapping[str, str] | str, opt: int, is_program: bool = True) -> Path:
+def build(
+    sources: Mapping[str, str] | str,
+    opt: int,
+    is_program: bool = True,
+    ahead: HeadStart | None = None,
+) -> Path:
     """The shared object compiled from `sources`, from the cache where possible.
 
     A mapping holds several translation units by name; they are compiled at once and
-    linked together. A program counts in `uopc.runtime.stats`. Raises `CompileError` or
-    `CompilerNotFoundError`.
+    linked together. A program counts in `uopc.runtime.stats`. What compilers have made
+    `ahead` is not made again. Raises `CompileError` or `CompilerNotFoundError`.
     """
     units = {"": sources} if isinstance(sources, str) else dict(sources)
     for unit in units:
@@ -68,7 +74,7 @@ def build(sources: Mapping[str, str] | str, opt: int, is_program: bool = True) -
     )
     folder = cache_dir()
     try:
-        entry, found = _build(folder / f"{name}.so", units, compiler, opt)
+        entry, found = _build(folder / f"{name}.so", units, compiler, opt, ahead)
     except OSError as error:
         # Full, or gone, or with something else in the entry's place.
         private = give_up(folder, str(error))
@@ -81,7 +87,11 @@ def build(sources: Mapping[str, str] | str, opt: int, is_program: bool = True) -
 
 
 def _build(
-    entry: Path, units: Mapping[str, str], compiler: toolchain.Compiler, opt: int
+    entry: Path,
+    units: Mapping[str, str],
+    compiler: toolchain.Compiler,
+    opt: int,
+    ahead: HeadStart | None = None,
 ) -> tuple[Path, bool]:
     """The shared object, and whether it was there."""
     room.in_use.add(entry.stem)
@@ -94,7 +104,7 @@ def _build(
         stats.damaged += 1
     room.sweep(entry.parent)
     with scratch_folder(room.TEMPORARY, entry.parent) as made:
-        _fill(entry, units, made, compiler, opt)
+        _fill(entry, units, made, compiler, opt, ahead)
     room.make_room(entry)
     return entry, False
 
@@ -201,11 +211,12 @@ def _fill(
     work: Path,
     compiler: toolchain.Compiler,
     opt: int,
+    ahead: HeadStart | None,
 ) -> None:
     """Compile in `work`, then move the finished files into place one by one."""
     built = work / entry.name
     try:
-        _compile(entry, units, work, compiler, opt)
+        _compile(entry, units, work, compiler, opt, ahead)
     except toolchain.CompileError as error:
         # On a full disk it often cannot even say so. Writing is what tells: there may
         # be a quota.
@@ -229,6 +240,7 @@ def _compile(
     work: Path,
     compiler: toolchain.Compiler,
     opt: int,
+    ahead: HeadStart | None = None,
 ) -> None:
     kept = []
     for unit, text in units.items():
@@ -238,7 +250,8 @@ def _compile(
         )
         _publish(work / "source.c", source, text.encode())
         kept.append(source)
-    toolchain.compile_shared(compiler, kept, work / entry.name, opt)
+    objects = ahead.objects(units) if ahead is not None else None
+    toolchain.compile_shared(compiler, kept, work / entry.name, opt, objects)
 
 
 def _publish(made: Path, final: Path, data: bytes | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from uopc.backend_c.printer import KernelPrinter, global_buffers
@@ -14,11 +14,12 @@ from uopc.config import get
 from uopc.kernelize import Kernel, Plan
 from uopc.runtime import Lowered, lower_kernel, lower_nest, nests_of
 from uopc.schedule import PLAIN, Target
-from uopc.uop import OpDef, Ops, UOp, toposort
+from uopc.simplify import remembering
+from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
 
 ENTRY = "uopc_run"
 UNIT_COST = 8000
-"""What one unit is to cost, in characters: gcc takes some 50 us for each at -O3."""
+"""What one unit is to cost, in characters: gcc takes some 20 us for each at -O2."""
 
 _FUNCTION_COST = 200  # of a function besides its text
 
@@ -98,22 +99,16 @@ class PlanText:
     def units(self) -> dict[str, str] | str:
         """Files of about equal cost, by name; a small plan is one text.
 
-        How many they are depends on the plan alone, so that the same plan is the
-        same entry of the cache on every machine of one kind.
+        They depend on the plan alone, so that the same plan is the same entry of the
+        cache on every machine of one kind.
         """
-        count = round(sum(f.cost for f in self.functions) / UNIT_COST)
-        if count < 2:
+        parts = Parts()
+        units: dict[str, str] = {}
+        for f in self.functions:
+            units |= parts.add(f)
+        if not units:
             return self.source
-        parts: list[list[Function]] = [[] for _ in range(count)]
-        cost = [0] * count
-        # The largest first, each to where there is least.
-        for f in sorted(self.functions, key=lambda f: -f.cost):
-            least = cost.index(min(cost))
-            parts[least].append(f)
-            cost[least] += f.cost
-        units = {
-            f"part{i}": _file(part, [], "") for i, part in enumerate(parts) if part
-        }
+        units |= parts.rest()
         units["entry"] = _file((), [f.prototype for f in self.functions], self._entry)
         return units
 
@@ -122,6 +117,35 @@ class PlanText:
         """The entry point, after what all units need of parallel loops."""
         parallel = any(f.parallel for f in self.functions)
         return f"{_DEFINED}\n{self.entry}" if parallel else self.entry
+
+
+class Parts:
+    """Puts the functions of a plan into files, in the order in which they come.
+
+    So a file is known as soon as its functions are, and can be compiled.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Function] = []
+        self._count = 0
+
+    def add(self, function: Function) -> dict[str, str]:
+        """Take a function; returns the file by name that is complete, if one is.
+
+        It never is before a function comes that is not in it: a plan that fits into
+        one file has no others.
+        """
+        full = sum(f.cost for f in self._functions) >= UNIT_COST
+        complete = self.rest() if full else {}
+        self._functions.append(function)
+        return complete
+
+    def rest(self) -> dict[str, str]:
+        """The file of the functions that are in none yet, by name."""
+        functions, self._functions = self._functions, []
+        name = f"part{self._count}"
+        self._count += 1
+        return {name: _file(functions, [], "")}
 
 
 def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> str:
@@ -140,11 +164,22 @@ def print_plan(plan: Plan, spellings: Spellings) -> str:
     return plan_text(plan.kernels, spellings).source
 
 
-def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
-    """The C of a plan's kernels, not yet put together."""
+@collector_paused()
+@remembering()
+def plan_text(
+    kernels: Sequence[Kernel],
+    spellings: Spellings,
+    watch: Callable[[Mapping[str, str]], None] | None = None,
+) -> PlanText:
+    """The C of a plan's kernels, not yet put together.
+
+    ``watch`` is told after each function of those of its `PlanText.units` that are
+    complete by then.
+    """
+    parts = Parts()
     functions: list[Function] = []
     calls: list[str] = []
-    found: dict[object, Lowered | None] = {}
+    found: dict[object, _Called | None] = {}
     taken: set[str] = set()
     target = _target()
     waiting = list(reversed(nests_of(kernels)))
@@ -152,22 +187,38 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
         nest = waiting.pop()
         if nest.key not in found:
             name = _unused(nest.name, taken)
-            made = found[nest.key] = lower_nest(nest, name, target)
+            made = lower_nest(nest, name, target)
+            found[nest.key] = _Called.of(made.sink) if made is not None else None
             if made is not None:
                 functions.append(Function.of(made, spellings))
                 stats.kernels += 1
-        lowered = found[nest.key]
-        if lowered is None:  # it is no loop nest after all
+                complete = parts.add(functions[-1])
+                if watch is not None:
+                    watch(complete)
+        called = found[nest.key]
+        if called is None:  # it is no loop nest after all
             waiting += reversed(nest.without_last())
             continue
-        written = {u.src[0] for u in toposort([lowered.sink]) if u.op is Ops.STORE}
-        table = ", ".join(
-            f"table[{nest.buffer(b.arg.slot, b in written)}]"
-            for b in global_buffers(lowered.sink)
-        )
-        calls.append(f"  {lowered.sink.arg}({table});")
+        places = [nest.buffer(slot, written) for slot, written in called.buffers]
+        table = ", ".join(f"table[{n}]" for n in places)
+        calls.append(f"  {called.name}({table});")
     entry = "\n".join([f"void {ENTRY}(void** table) {{", *calls, "}"])
     return PlanText(tuple(functions), entry)
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A function, and the slot of each of its buffers, with whether it writes there."""
+
+    name: str
+    buffers: tuple[tuple[int, bool], ...]
+
+    @staticmethod
+    def of(sink: UOp) -> _Called:
+        """What calls of a loop program's function are made of."""
+        written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
+        places = [(b.arg.slot, b in written) for b in global_buffers(sink)]
+        return _Called(sink.arg, tuple(places))
 
 
 def _target() -> Target:

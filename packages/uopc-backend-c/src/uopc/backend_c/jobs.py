@@ -97,41 +97,75 @@ class _Started:
             self.process.wait()
 
 
+class Batch:
+    """Commands that run beside each other; more may be added while they do.
+
+    Whoever has one stops it at the end, so that no compiler is left running.
+    """
+
+    def __init__(self, folder: Path, jobs: Iterable[Job] = ()) -> None:
+        self._folder = folder
+        self._environment = _environment(folder)
+        self._waiting: deque[tuple[int, Job]] = deque()
+        self._active: dict[int, _Started] = {}
+        self._printed: list[str] = []
+        for job in jobs:
+            self.add(job)
+
+    def add(self, job: Job) -> None:
+        """Another command, which starts as soon as it may."""
+        self._waiting.append((len(self._printed), job))
+        self._printed.append("")
+
+    def step(self, workers: int) -> None:
+        """Note what has ended, and start what may run, `workers` at once.
+
+        Raises `CompileError` for a command that failed, or takes too long.
+        """
+        for index, started in list(self._active.items()):
+            if _ended(started):
+                del self._active[index]
+                self._printed[index] = started.text()
+                _check(started)
+        while self._waiting and len(self._active) < workers:
+            index, job = self._waiting.popleft()
+            # Else a process that has just begun might be known to nobody.
+            with interrupts_held():
+                log = self._folder / f"{index}.log"
+                self._active[index] = _start(job, log, self._environment)
+
+    def finish(self) -> list[str]:
+        """Run what is left, on all cores; returns what each command printed."""
+        workers, progress = cpu.cores(), Progress(len(self._printed))
+        try:
+            self.step(workers)
+            while self._active:
+                left = len(self._active) + len(self._waiting)
+                progress.show(len(self._printed) - left)
+                time.sleep(0.002)
+                self.step(workers)
+        finally:
+            surely(progress.close)
+        return self._printed
+
+    def stop(self) -> None:
+        """End all that runs, and start nothing more."""
+        self._waiting.clear()
+        for started in self._active.values():
+            started.stop()
+
+
 def run(jobs: Sequence[Job], folder: Path) -> list[str]:
     """Run commands, as many at once as there are cores; return what they printed.
 
     The first failure stops the others and raises `CompileError`. Whatever ends this
     function, an interrupt too, no compiler is left running.
     """
-    environment, workers = _environment(folder), cpu.cores()
-    waiting = deque(enumerate(jobs))
-    active: dict[int, _Started] = {}
-    printed = [""] * len(jobs)
-    progress = Progress(len(jobs))
+    batch = Batch(folder, jobs)
     try:
-        while waiting or active:
-            while waiting and len(active) < workers:
-                index, job = waiting.popleft()
-                # Else a process that has just begun might be known to nobody.
-                with interrupts_held():
-                    active[index] = _start(job, folder / f"{index}.log", environment)
-            for index, started in list(active.items()):
-                if _ended(started):
-                    del active[index]
-                    printed[index] = started.text()
-                    _check(started)
-            if active:
-                progress.show(len(jobs) - len(active) - len(waiting))
-                time.sleep(0.002)
+        return batch.finish()
     finally:
-        surely(lambda: _stop(active.values(), progress))
-    return printed
-
-
-def _stop(active: Iterable[_Started], progress: Progress) -> None:
-    for started in active:
-        started.stop()
-    progress.close()
+        surely(batch.stop)
 
 
 def _start(job: Job, log: Path, environment: Mapping[str, str]) -> _Started:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from uopc.backend_c import plans
+from uopc.backend_c.ahead import HeadStart
 from uopc.backend_c.cache import build
 from uopc.backend_c.emit import ENTRY, PlanText, Spellings, plan_text
 from uopc.backend_c.load import Library, LoadError, load
@@ -17,7 +18,7 @@ from uopc.backend_c.toolchain import CompileError
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan
 from uopc.plugins import registry
-from uopc.uop import lazy, toposort
+from uopc.uop import toposort
 
 
 def _spelled_by(kernels: Sequence[Kernel], spellings: Spellings) -> str:
@@ -45,40 +46,47 @@ class CProgram:
         self._kernels = plan.kernels
         self._spellings = spellings
         self._opt: int = get("UOPC_OPT")
+        self._printed: PlanText | None = None
         key = plans.plan_key(plan, self._opt)
         self._library = _remembered(key) or self._built(key)
         self._run = self._library.function(ENTRY)
         use_pool(self._library)
 
     def _built(self, key: str | None) -> Library:
-        units = self._text.units()
-        try:
+        with HeadStart(self._opt) as ahead:
+            # Without a key every pass is run each time, though the C may be known.
+            units = self._text(ahead.add if key else None).units()
             try:
-                entry = build(units, self._opt)
-                library = load(entry)
-            except LoadError:
-                if entry.exists():
-                    raise
-                # Another process has just made room in the cache.
-                entry = build(units, self._opt)
-                library = load(entry)
-        except (CompileError, LoadError) as error:
-            # C that is wrong, or calls what there is not, is some spelling's text.
-            error.add_note(_spelled_by(self._kernels, self._spellings))
-            raise
+                try:
+                    entry = build(units, self._opt, ahead=ahead)
+                    library = load(entry)
+                except LoadError:
+                    if entry.exists():
+                        raise
+                    # Another process has just made room in the cache.
+                    entry = build(units, self._opt)
+                    library = load(entry)
+            except (CompileError, LoadError) as error:
+                # C that is wrong, or calls what there is not, is some spelling's text.
+                error.add_note(_spelled_by(self._kernels, self._spellings))
+                raise
         if key:
             plans.remember(key, entry)
         return library
 
-    @lazy
-    def _text(self) -> PlanText:
-        with overriding(UOPC_OPT=self._opt):
-            return plan_text(self._kernels, self._spellings)
+    def _text(
+        self, watch: Callable[[Mapping[str, str]], None] | None = None
+    ) -> PlanText:
+        """The C of the plan, printed once; ``watch`` is for `plan_text`."""
+        if self._printed is None:
+            with overriding(UOPC_OPT=self._opt):
+                self._printed = plan_text(self._kernels, self._spellings, watch)
+        return self._printed
 
     @property
     def source(self) -> str:
         """The plan as one C file; printed when it is asked for."""
-        return self._text.source
+        return self._text().source
 
     def __call__(self, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
         """Run on one flat array per plan buffer: one native call."""

@@ -226,7 +226,15 @@ def _range_names(statements: Iterable[UOp]) -> Names:
 
 def stored(statement: UOp) -> set[UOp]:
     """The buffers that a statement writes."""
-    return {u.src[0] for u in toposort([statement]) if u.op is Ops.STORE}
+    found: set[UOp] = set()
+    pending = [statement]
+    while pending:
+        s = pending.pop()
+        if s.op is Ops.STORE:
+            found.add(s.src[0])
+        elif s.op is Ops.END:
+            pending += s.src[1:]
+    return found
 
 
 def forget(names: Names, written: set[UOp]) -> None:

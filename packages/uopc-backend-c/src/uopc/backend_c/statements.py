@@ -44,6 +44,7 @@ class StatementPrinter:
         self.declared: set[UOp] = set()
         self.extents = extents or {}
         self.private = private_locals(statements)
+        self._used: dict[UOp, list[UOp]] = {}
 
     def _line(self, pad: str, text: str) -> None:
         self.scalars.lines.append(pad + text)
@@ -59,8 +60,11 @@ class StatementPrinter:
         names = dict(names)
         flat = [self.vectors.settled(s) for s in statements]
         uses = _count_uses(s for group in flat for s in group)
+        locals_ = [self._locals(s) for s in statements]
+        last = {b: i for i, found in enumerate(locals_) for b in found}
         for i, s in enumerate(statements):
-            fresh = self._declare(s, statements[i + 1 :], pad)
+            later = [b for b in locals_[i] if last[b] > i]
+            fresh = self._declare(s, locals_[i], later, pad)
             if s.op is Ops.STORE:
                 self._store(s, names, uses, pad, fresh)
             elif is_lane(s.src[0]):
@@ -97,15 +101,28 @@ class StatementPrinter:
 
     # -- variables ------------------------------------------------------------
 
-    def _declare(self, s: UOp, rest: tuple[UOp, ...], pad: str) -> str:
+    def _locals(self, s: UOp) -> list[UOp]:
+        """The local buffers of a statement, looked for in each one once."""
+        if s not in self._used:
+            found = buffers([s], "local") if s.op is Ops.STORE else []
+            if s.op is Ops.END:
+                parts = [buffers(s.src[:1], "local"), *map(self._locals, s.src[1:])]
+                found = sorted({b for p in parts for b in p}, key=lambda b: b.arg.slot)
+            self._used[s] = found
+        return self._used[s]
+
+    def _declare(
+        self, s: UOp, used: Iterable[UOp], later: Iterable[UOp], pad: str
+    ) -> str:
         """Declare accumulators that ``s`` and later statements share.
 
+        ``used`` are the local buffers of ``s``, and ``later`` those that the others
+        use, too.
         A scalar one that ``s`` itself sets is declared by that assignment: the
         type to write there is returned.
         """
-        later = buffers(rest, "local")
         flat = s.op is Ops.STORE or is_lane(s.src[0])
-        for buf in buffers([s], "local"):
+        for buf in used:
             if buf in self.declared or not (flat or buf in later):
                 continue
             self.declared.add(buf)

@@ -41,6 +41,7 @@ def lower(
     return lower_kernel(ast, name, over, target).sink
 
 
+@collector_paused()
 def lower_kernel(
     ast: UOp, name: str, over: int | None = None, target: Target | None = None
 ) -> Lowered:
@@ -78,15 +79,17 @@ def schedule(sink: UOp, target: Target | None = None) -> Lowered:
     if get("UOPC_DEBUG") >= 2 and chosen.steps:
         print(f"schedule of {sink.arg}: {chosen}")
 
+    passes = _Passes(sink)
+
     def run(sink: UOp) -> UOp:
-        steps = _Passes(sink)
+        steps = _Passes(sink, passes.legal)
         for i, step in enumerate(chosen.steps, 1):
             name = f"schedule.{i}.{str(step).partition('(')[0]}"
             steps(name, lambda u: chosen.apply(step, u))  # noqa: B023
         return steps.sink
 
     with chosen.blamed():
-        return Lowered(_Passes(sink)("schedule", run), str(chosen))
+        return Lowered(passes("schedule", run), str(chosen))
 
 
 def one_nest(
@@ -125,11 +128,14 @@ def _written_over(sink: UOp, slot: int) -> UOp:
 
 
 class _Passes:
-    """Passes over one kernel, each from what the one before has made of it."""
+    """Passes over one kernel, each from what the one before has made of it.
 
-    def __init__(self, start: UOp) -> None:
+    ``legal`` are nodes that were checked, and need not be again.
+    """
+
+    def __init__(self, start: UOp, legal: set[UOp] | None = None) -> None:
         self.sink = start
-        self._legal: set[UOp] = set()
+        self.legal: set[UOp] = set() if legal is None else legal
 
     def __call__(self, name: str, run: Callable[[UOp], UOp]) -> UOp:
         """Run a pass, check what it made, show it to those who watch."""
@@ -146,9 +152,11 @@ class _Passes:
         """What UOPC_CHECK asks for after the pass ``name``."""
         level, after = get("UOPC_CHECK"), self.sink
         if level >= 1:
-            new = [u for u in toposort([after]) if u not in self._legal]
+            legal = self.legal  # and so is all that a node in it depends on
+            found = toposort([after], lambda u: () if u in legal else u.src)
+            new = [u for u in found if u not in legal]
             check(new, "loops")
-            self._legal.update(new)
+            legal.update(new)
         if level >= 2:
             require_text_form(after, name)
         if level >= 3 and after is not before and not same_meaning(before, after):

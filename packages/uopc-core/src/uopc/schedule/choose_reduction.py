@@ -47,6 +47,7 @@ def _across_outputs(m: Model) -> bool:
 
 def _by_outputs(m: Model) -> list[Step]:
     """A vector of accumulators for neighbouring outputs."""
+    short = math.prod(x.extent for x in m.reduced) <= SHORT
     steps, m = _parallel(m, _width(m))
     inner, width = m.outputs[-1], _width(m)
     if inner.extent < m.lanes:
@@ -59,7 +60,7 @@ def _by_outputs(m: Model) -> list[Step]:
         last = blocks[-1].inner if blocks else m.reduced[-1].number
         return [*steps, *blocks, *_together(last, spread, m.numbers.new()), vectors]
     steps += [vectors, Unroll(spread)]
-    if math.prod(x.extent for x in m.reduced) <= SHORT:
+    if short:  # not where it is cut into parts
         return steps + [Unroll(x.number) for x in m.reduced]
     return steps + _blocks(m, 1)
 

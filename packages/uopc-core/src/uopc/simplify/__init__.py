@@ -1,6 +1,7 @@
 """Rewrite rules over scalar expressions, with integer interval analysis."""
 
 from uopc.simplify.bounds import Bounds
+from uopc.simplify.memory import remembering
 from uopc.simplify.pattern import (
     ANY,
     BOOLS,
@@ -31,4 +32,5 @@ __all__ = [
     "Simplifier",
     "Var",
     "fold",
+    "remembering",
 ]

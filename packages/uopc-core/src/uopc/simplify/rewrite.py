@@ -10,8 +10,9 @@ import numpy as np
 
 from uopc.config import get
 from uopc.plugins import note_owner, registry
-from uopc.simplify.bounds import Bounds, Facts
+from uopc.simplify.bounds import Facts
 from uopc.simplify.context import conjuncts, facts, positional
+from uopc.simplify.memory import Steps, memory
 from uopc.simplify.pattern import Rule, RuleTable
 from uopc.simplify.rules import RULES
 from uopc.simplify.text import infix
@@ -37,7 +38,8 @@ class Simplifier:
     """
 
     def __init__(self, rules: Iterable[Rule] | None = None) -> None:
-        self.bounds = Bounds()
+        known = memory()
+        self.bounds = known.bounds
         self._root = self
         self._facts: Facts = ()
         self._gate: UOp | None = None
@@ -48,6 +50,8 @@ class Simplifier:
         self._rules = _known_rules() if rules is None else RuleTable(rules)
         self._last = "fold"
         self._trace = get("UOPC_DEBUG") >= 4
+        # To be shown, a rewrite has to be made.
+        self._steps: Steps = {} if self._trace else known.steps(self._rules)
 
     def __call__(self, root: UOp) -> UOp:
         """The simplified ``root``."""
@@ -66,7 +70,8 @@ class Simplifier:
             else:
                 new = u.with_src(tuple(memo[s] for s in u.src))
             better = memo.get(new)
-            better = self._step(new) if better is None else better
+            if better is None:
+                better = self._remembered(new)
             if better is None or better is new:
                 memo[new] = memo[u] = new
             elif better in memo:
@@ -80,6 +85,19 @@ class Simplifier:
                         f"{self._last!r}"
                     )
         return memo[root]
+
+    def _remembered(self, u: UOp) -> UOp | None:
+        """`_step`, once for each node where it follows from the node alone.
+
+        It does not under a condition, nor where conditions are looked into, of which
+        there is a limit.
+        """
+        if self is not self._root or u.op is Ops.WHERE or u.op is Ops.AND:
+            return self._step(u)
+        steps = self._steps
+        if u not in steps:
+            steps[u] = self._step(u)
+        return steps[u]
 
     def _step(self, u: UOp) -> UOp | None:
         """One rewrite at the top of ``u``, whose sources are simplified."""
