@@ -1,0 +1,127 @@
+"""Functions of rows and attention, as native code: values, threads and memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uopc.autodiff import vjp
+from uopc.backend_c import set_threads
+from uopc.config import overriding
+from uopc.kernelize import joining
+from uopc.nn import scaled_dot_product_attention
+from uopc.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def centred(x: Tensor) -> Tensor:
+    return x - x.mean(axis=-1, keepdim=True)
+
+
+def nameless(x: Tensor) -> Tensor:
+    """Less the median of three means, over the largest square."""
+    n = x.shape[-1] // 3
+    a, b, c = (x[..., i * n : i * n + n].mean(axis=-1, keepdim=True) for i in range(3))
+    rest = x - a.maximum(b).minimum(a.minimum(b).maximum(c))
+    return rest / rest.square().max(axis=-1, keepdim=True)
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda x: x.softmax(),
+    "log_softmax": lambda x: x.log_softmax(),
+    "layer norm": lambda x: centred(x) / centred(x).square().mean(-1, True).sqrt(),
+    "RMS norm": lambda x: x / (x.square().mean(axis=-1, keepdim=True) + 1e-5).sqrt(),
+    "no name": nameless,
+}
+
+
+def draw(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def with_gradient(f: Callable[..., Tensor], *arrays: Array) -> list[Array]:
+    """The value, and the gradients for a cotangent that is made up."""
+    y, back = vjp(f, *map(Tensor, arrays))
+    found = back(Tensor(draw(*y.shape, seed=9)))
+    gradients = found if isinstance(found, tuple) else (found,)
+    return [y.numpy(), *(g.numpy() for g in gradients)]
+
+
+def assert_right(f: Callable[..., Tensor], *arrays: Array) -> None:
+    """As the reference backend has it, and the same bits for any number of threads."""
+    with overriding(UOPC_BACKEND="interp"):
+        expected = with_gradient(f, *arrays)
+    try:
+        set_threads(1)
+        one = with_gradient(f, *arrays)
+        set_threads(2)
+        two = with_gradient(f, *arrays)
+    finally:
+        set_threads()
+    for a, b, right in zip(one, two, expected, strict=True):
+        assert a.tobytes() == b.tobytes()
+        scale = max(1.0, float(np.abs(right).max()))
+        np.testing.assert_allclose(a, right, rtol=1e-4, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(300, 200), (5, 7, 33), (64, 1000)])
+def test_functions_of_rows(name: str, shape: tuple[int, ...]) -> None:
+    assert_right(FUNCTIONS[name], draw(*shape))
+
+
+def test_a_row_without_a_finite_number_spoils_no_other() -> None:
+    x = draw(40, 100)
+    x[3], x[7, 5], x[9] = np.inf, np.nan, -np.inf
+    got = Tensor(x).softmax().numpy()
+    with np.errstate(invalid="ignore"):
+        right = np.exp(x - x.max(axis=-1, keepdims=True))
+        right /= right.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(got, right, rtol=1e-5)
+    assert np.isnan(got[[3, 7, 9]]).all()
+    assert np.isfinite(np.delete(got, [3, 7, 9], axis=0)).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(2, 64, 16), (1, 3, 96, 8), (2, 40, 5)])
+def test_attention_by_blocks_of_queries(
+    causal: bool, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of shapes so small that it would not be worth it."""
+    monkeypatch.setattr(joining, "FAR_BYTES", 1 << 10)
+    q, k, v = (draw(*shape, seed=i) for i in range(3))
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, causal=causal)
+
+    assert_right(attention, q, k, v)
+
+
+SCORES = """
+import resource
+import numpy as np
+from uopc.nn import scaled_dot_product_attention
+from uopc.tensor import Tensor
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+q, k, v = (Tensor(np.ones((4, 2048, 16), np.float32)) for _ in range(3))
+scaled_dot_product_attention(q[:, :64], k[:, :64], v[:, :64]).numpy()
+before = peak()
+scaled_dot_product_attention(q, k, v, causal=True).numpy()
+print(peak() - before)
+"""
+
+
+def test_no_memory_for_all_scores() -> None:
+    """Which are 64 MB."""
+    command = [sys.executable, "-c", SCORES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 32 << 20
