@@ -10,6 +10,7 @@ from uopc.backend_c.printer import KernelPrinter, global_buffers
 from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.target import current_target
 from uopc.backend_c.toolchain import stats
+from uopc.backend_c.tuned import known_schedule
 from uopc.config import get
 from uopc.kernelize import Kernel, Plan
 from uopc.runtime import Lowered, lower_kernel, lower_nest, nests_of
@@ -27,7 +28,7 @@ _PARALLEL = (
     "void (*uopc_parallel)(void (*task)(void**, long), void** table, long rounds)"
 )
 _DECLARED = f"extern {_PARALLEL};\n"
-_DEFINED = f"""\
+PARALLEL_DEFINED = f"""\
 static void uopc_serial(void (*task)(void**, long), void** table, long n) {{
   for (long i = 0; i < n; i++) task(table, i);
 }}
@@ -84,11 +85,13 @@ class Function:
 class PlanText:
     """The functions of a plan, each distinct one once, and the entry point.
 
-    The entry point takes one table of pointers, one per plan buffer.
+    The entry point takes one table of pointers, one per plan buffer. It calls the
+    programs ``calls``, in this order.
     """
 
     functions: tuple[Function, ...]
     entry: str
+    calls: tuple[Lowered, ...] = ()
 
     @property
     def source(self) -> str:
@@ -121,7 +124,7 @@ class PlanText:
     def _entry(self) -> str:
         """The entry point, after what all units need of parallel loops."""
         parallel = any(f.parallel for f in self.functions)
-        return f"{_DEFINED}\n{self.entry}" if parallel else self.entry
+        return f"{PARALLEL_DEFINED}\n{self.entry}" if parallel else self.entry
 
 
 def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> str:
@@ -131,7 +134,8 @@ def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> s
 
 def print_kernel(ast: UOp, name: str, spellings: Spellings) -> tuple[str, list[str]]:
     """One kernel as C, and the helper functions it calls."""
-    made = Function.of(lower_kernel(ast, name, target=_target()), spellings)
+    lowered = lower_kernel(ast, name, target=_target(), known=known_schedule)
+    made = Function.of(lowered, spellings)
     return made.text, list(made.helpers)
 
 
@@ -144,6 +148,7 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
     """The C of a plan's kernels, not yet put together."""
     functions: list[Function] = []
     calls: list[str] = []
+    called: list[Lowered] = []
     found: dict[object, Lowered | None] = {}
     taken: set[str] = set()
     target = _target()
@@ -152,7 +157,7 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
         nest = waiting.pop()
         if nest.key not in found:
             name = _unused(nest.name, taken)
-            made = found[nest.key] = lower_nest(nest, name, target)
+            made = found[nest.key] = lower_nest(nest, name, target, known_schedule)
             if made is not None:
                 functions.append(Function.of(made, spellings))
                 stats.kernels += 1
@@ -165,9 +170,10 @@ def plan_text(kernels: Sequence[Kernel], spellings: Spellings) -> PlanText:
             f"table[{nest.buffer(b.arg.slot, b in written)}]"
             for b in global_buffers(lowered.sink)
         )
+        called.append(lowered)
         calls.append(f"  {lowered.sink.arg}({table});")
     entry = "\n".join([f"void {ENTRY}(void** table) {{", *calls, "}"])
-    return PlanText(tuple(functions), entry)
+    return PlanText(tuple(functions), entry, tuple(called))
 
 
 def _target() -> Target:

@@ -14,6 +14,7 @@ from uopc.backend_c.emit import ENTRY, PlanText, Spellings, plan_text
 from uopc.backend_c.load import Library, LoadError, load
 from uopc.backend_c.pool import use_pool
 from uopc.backend_c.toolchain import CompileError
+from uopc.backend_c.watch import counted
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan
 from uopc.plugins import registry
@@ -47,7 +48,7 @@ class CProgram:
         self._opt: int = get("UOPC_OPT")
         key = plans.plan_key(plan, self._opt)
         self._library = _remembered(key) or self._built(key)
-        self._run = self._library.function(ENTRY)
+        self._run = counted(self, self._library.function(ENTRY))
         use_pool(self._library)
 
     def _built(self, key: str | None) -> Library:
@@ -74,6 +75,21 @@ class CProgram:
     def _text(self) -> PlanText:
         with overriding(UOPC_OPT=self._opt):
             return plan_text(self._kernels, self._spellings)
+
+    @property
+    def text(self) -> PlanText:
+        """The functions and what they were made of; lowered when it is asked for."""
+        return self._text
+
+    @property
+    def library(self) -> Library:
+        """The shared object with these functions."""
+        return self._library
+
+    @property
+    def opt(self) -> int:
+        """The level of UOPC_OPT that it was made at."""
+        return self._opt
 
     @property
     def source(self) -> str:

@@ -9,6 +9,7 @@ from uopc.schedule.axes import Merge, Parallel
 from uopc.schedule.choose_elementwise import round_size
 from uopc.schedule.fuse import stretch
 from uopc.schedule.keep import Keep
+from uopc.schedule.knobs import AS_ESTIMATED, Knobs
 from uopc.schedule.model import Axis, Model, Numbers, merged, model, rounds_of
 from uopc.schedule.nest import (
     Addresses,
@@ -28,6 +29,7 @@ def rows(
     target: Target,
     numbers: Numbers,
     choose: Callable[[Model], Sequence[Step]],
+    knobs: Knobs = AS_ESTIMATED,
 ) -> list[Step] | None:
     """Each part by its kind, the rounds in parallel; None if there is but one part.
 
@@ -37,18 +39,22 @@ def rows(
     if not loops or all(s.op is Ops.STORE for s in body) or len(parts_of(body)) < 2:
         return None
     keep = Keep(max(1, target.vector_bytes // 4), target.l1)
-    kept = keep.apply(sink)
+    kept = keep.apply(sink) if knobs.keep else sink
     found: list[Step] = [] if kept is sink else [keep]
     loops, body = output_loops(kept)
     programs = as_programs(kept)
     numbers.last = max(numbers.last, fresh_number(kept) - 1)
-    models = [model(p, target, numbers, inside=True) for p in programs]
+    models = [
+        model(p, target, numbers, inside=True, knobs=knobs.of(i))
+        for i, p in enumerate(programs)
+    ]
     steps = [tuple(choose(m)) if m else () for m in models]
     axes, pairs = merged(_axes(loops, body))
     found += [Merge(outer, inner) for outer, inner in pairs]
     found.append(Rows(tuple(steps)))
     times = math.prod(r.arg.extent for r in loops)
-    count = rounds_of(sum(m.nanoseconds for m in models if m) * times)
+    work = sum(m.nanoseconds for m in models if m) * times
+    count = rounds_of(work, knobs.rounds)
     if count > 1 and _apart(loops, body):
         first, inner = axes[0], numbers.new()
         size = round_size(first.extent, count, 1)
