@@ -67,6 +67,7 @@ class _Row:
 def run_tune(args: argparse.Namespace) -> int:
     """Run the script, search, keep the winners, and print what they bring."""
     _require_possible()
+    _require_known_code()
     with watching() as watch:
         _run_script(Path(args.script), args.args)
     _require_known_code()

@@ -27,8 +27,11 @@ from uopc.uop import OpDef, Ops, UOp
 
 Spellings = Mapping[OpDef, AnySpelling]
 
-SAMPLE = 1e-3
+SAMPLE = 3e-4
 """Seconds that a sample takes at least: so often a program runs for one."""
+SAMPLES = 5
+"""Of so many the least counts: whatever else runs on a machine makes some longer."""
+LEAST = 3  # rounds
 
 
 @dataclass(frozen=True)
@@ -123,18 +126,21 @@ class Clock:
     ) -> list[list[float]]:
         """For each trial, seconds of a run in each round; in a round all take turns.
 
-        Every other round goes through them backwards. There are fewer rounds, but three
-        at least, if time runs out.
+        Every other round goes through them backwards. There are fewer rounds, but
+        `LEAST`, if time runs out. All run equally often for a sample, because to wake
+        threads takes its time.
         """
-        often = [math.ceil(SAMPLE / max(self.once(t), 1e-7)) for t in trials]
+        least = min(min(self.once(t), self.once(t)) for t in trials)
+        often = math.ceil(SAMPLE / max(least, 1e-7))
         found: list[list[float]] = [[] for _ in trials]
         for k in range(count):
-            if k >= 3 and time.monotonic() > deadline:
+            if k >= LEAST and time.monotonic() > deadline:
                 break
             order = range(len(trials)) if k % 2 else range(len(trials) - 1, -1, -1)
             for i in order:
                 self._memory.reset()
-                found[i].append(self._seconds(trials[i], often[i]))
+                samples = [self._seconds(trials[i], often) for _ in range(SAMPLES)]
+                found[i].append(min(samples))
         return found
 
     def _seconds(self, trial: Trial, count: int) -> float:
