@@ -16,14 +16,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from uopc.backend_c import cache, room
 from uopc.backend_c.fingerprint import code_fingerprint
 from uopc.backend_c.toolchain import CompilerNotFoundError
 from uopc.config import get
-from uopc.schedule import Step, Target
+from uopc.schedule import Target
 from uopc.uir import to_uir
 from uopc.uop import Ops, UOp
+
+if TYPE_CHECKING:
+    from uopc.schedule import Step
 
 _FORMAT = re.compile(r"uopc tuned ([0-9a-f]{64})\n(.*)\n")
 _MOST = 1 << 20  # bytes of an entry

@@ -11,8 +11,6 @@ import numpy as np
 from uopc.backend_c.printer import global_buffers
 from uopc.runtime.buffers import empty
 from uopc.runtime.validate import all_near
-from uopc.simplify import Bounds
-from uopc.simplify.linear import decompose
 from uopc.uop import Ops, UOp, cast_array, toposort
 
 Array = np.ndarray[Any, Any]
@@ -87,21 +85,15 @@ def _made_up(b: UOp, seed: int, below: dict[UOp, int]) -> Array:
 def _ranges(nodes: Sequence[UOp]) -> dict[UOp, int]:
     """Where buffers hold positions: how many of these there are.
 
-    That is what an address says: of ``index * 64 + i`` in 6400 elements, 100; and where
-    a larger step is added, as many as come before that one.
+    A program reads no element before it has compared a position with that number.
     """
     found: dict[UOp, int] = {}
-    bounds = Bounds()
     for u in nodes:
-        if u.op not in (Ops.INDEX, Ops.STORE):
+        if u.op is not Ops.CMPLT or u.src[1].op is not Ops.CONST:
             continue
-        terms, _ = decompose(u.src[1], bounds)
-        steps = sorted({abs(k) for k in terms.values()})
-        for term, k in terms.items():
-            larger = [s for s in steps if s > abs(k)]
-            count = max(1, min([*larger[:1], u.src[0].arg.size]) // abs(k))
-            for read in toposort([term]):
-                if read.op is Ops.INDEX:
-                    b = read.src[0]
-                    found[b] = min(found.get(b, count), count)
+        count = int(u.src[1].value)
+        for read in toposort(u.src[:1]):
+            if read.op is Ops.INDEX and count > 0 and not read.dtype.is_float:
+                b = read.src[0]
+                found[b] = min(found.get(b, count), count)
     return found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from uopc.backend_c.pool import threads
 from uopc.backend_c.tuning.memory import Memory
 from uopc.backend_c.tuning.trials import Clock, Spellings, Trial, compiled, ratio
 from uopc.schedule import Target
@@ -96,7 +97,7 @@ class Search:
     def _looks(self, around: Knobs, deadline: float) -> Iterator[tuple[Trial, float]]:
         """New candidates near some knobs, and what part of the time they take."""
         near = candidates(self._plain, self._target, around)
-        fresh = (c for c in near if c.sink not in self._seen)
+        fresh = (c for c in near if c.sink not in self._seen and self._may_win(c))
         while time.monotonic() < deadline:
             batch = list(islice(fresh, AT_ONCE))
             if not batch:
@@ -108,6 +109,11 @@ class Search:
                 part = ratio(times[0], each)
                 self._tell(f"x{part:.2f} {trial.candidate.knobs} {trial.candidate}")
                 yield trial, part
+
+    def _may_win(self, candidate: Candidate) -> bool:
+        """Not for want of threads: what is kept serves any number of them."""
+        knobs = candidate.knobs
+        return threads() > 1 or knobs is None or knobs.rounds >= 1
 
     def _again(
         self, likely: list[Trial], deadline: float
