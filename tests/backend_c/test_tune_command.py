@@ -211,3 +211,33 @@ def test_functions_of_a_program_are_timed() -> None:
     (nest,) = profile.nests_of_most_time(watch)
     assert nest.seconds > 0
     assert profile._seconds(None, nest.current.sink) == 0
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_how_far_it_is(
+    verbose: bool,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A bar of seconds; or a line for each candidate, and no bar among them."""
+    shown: list[int] = []
+
+    class Bar:
+        def __init__(self, *given: Any) -> None:
+            assert given == (3, "tuning", "s")
+
+        def show(self, done: int) -> None:
+            shown.append(done)
+
+        def close(self) -> None:
+            shown.append(-1)
+
+    monkeypatch.setattr(command, "Progress", Bar)
+    file.write_text(SCRIPT.replace("x * 2", f"x * {13 + verbose}"))
+    words = ["--seconds", "2.5", *(["-v"] if verbose else [])]
+    assert main(["tune", *words, str(file)]) == 0
+    err = capsys.readouterr().err
+    assert shown[-1] == -1
+    assert (len(shown) > 2) != verbose
+    assert ("r_100: x" in err) == verbose

@@ -8,7 +8,7 @@ import runpy
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,16 +124,23 @@ def _tune(watch: Watch, seconds: float, verbose: bool) -> int:
     rows: list[_Row] = []
     status = 0
     start = time.monotonic()
-    nests = nests_of_most_time(watch)
-    progress = Progress(len(nests), "tuning", "nest")
+    progress = Progress(math.ceil(seconds), "tuning", "s")
+
+    def tell(line: str) -> None:
+        if verbose:
+            print(line, file=sys.stderr)
+        else:
+            progress.show(min(int(time.monotonic() - start), math.ceil(seconds)))
+
     try:
+        nests = nests_of_most_time(watch)
         for i, nest in enumerate(nests):
-            progress.show(i)
+            tell(f"{nest.name}: {nest.seconds * 1e6:.1f} us, {nest.current}")
             rest = sum(n.total for n in nests[i:])
             now = time.monotonic()
             left = start + seconds - now
             share = left * max(nest.total / max(rest, 1e-12), 1 / (len(nests) - i))
-            found = _search(nest, now + share, verbose) if left > 0 else None
+            found = _search(nest, now + share, tell) if left > 0 else None
             rows.append(_Row(nest, found))
     except KeyboardInterrupt:
         status = INTERRUPTED
@@ -143,15 +150,18 @@ def _tune(watch: Watch, seconds: float, verbose: bool) -> int:
     return status
 
 
-def _search(nest: Nest, deadline: float, verbose: bool) -> Found:
-    def tell(line: str) -> None:
-        if verbose:
-            print(f"{nest.name}: {line}", file=sys.stderr)
-
-    tell(f"{nest.seconds * 1e6:.1f} us, {nest.current}")
+def _search(nest: Nest, deadline: float, tell: Callable[[str], None]) -> Found:
+    """Search, and keep the winner, if there is one."""
     with overriding(UOPC_OPT=nest.opt):
         target = current_target()
-        search = Search(nest.plain, nest.current, target, spellings(), nest.opt, tell)
+        search = Search(
+            nest.plain,
+            nest.current,
+            target,
+            spellings(),
+            nest.opt,
+            lambda line: tell(f"{nest.name}: {line}"),
+        )
         found = search.run(deadline)
         if found.winner is not None:
             text = to_text(found.winner.steps)
