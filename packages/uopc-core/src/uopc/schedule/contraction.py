@@ -131,18 +131,22 @@ def _by_window(c: Contraction, window: Window) -> Contraction:
 def contraction(sink: UOp, target: Target, way: int = 0) -> list[Step] | None:
     """The steps for a contraction; None if the program is none, or a small one.
 
-    ``way`` is the place among `contraction_ways`; None as well if there are no more.
+    ``way`` 0 is what the estimate likes best of what is usually done; from 1 on it is
+    the place among `contraction_ways`, and None as well if there are no more.
     """
     splits, sink, found = _found(sink)
-    ways = [] if found is None else _ranked(found, target, many=way > 0)
-    if found is None or way >= len(ways):
+    if found is None:
         return None
-    step, _ = ways[way]
+    ways = _ranked(found, target, many=way > 0)
+    place = max(way - 1, 0)
+    if place >= len(ways):
+        return None
+    step, _ = ways[place]
     return [*splits, step, *_narrowed(sink, found, target)]
 
 
 def contraction_ways(sink: UOp, target: Target) -> int:
-    """In how many ways that are worth a measurement a contraction can be done."""
+    """How many ways to do a contraction are worth a measurement; 0 if it is none."""
     _, _, found = _found(sink)
     return 0 if found is None else len(_ranked(found, target, many=True))
 
