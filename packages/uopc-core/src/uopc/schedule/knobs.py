@@ -13,8 +13,8 @@ class Knobs:
     What a kind of kernel does not have, or what would not do for it, is ignored.
 
     Attributes:
-        way: of a contraction, the place of its step among `contraction_ways`, from 1 on;
-            -1 has it treated as a reduction.
+        way: of a contraction, the place of its step among `contraction_ways`, from 1
+            on; -1 has it treated as a reduction.
         outputs: of a reduction, whether vectors go across outputs, not across terms.
         groups: vectors of accumulators.
         terms: a reduction of at most so many terms is written out.
