@@ -33,7 +33,7 @@ PLUGINS = {
     "c": (
         "uopc-backend-c",
         "uopc/backend_c/plugin.py",
-        f"backends 1, spellings {len(SPELLINGS)}, commands 3, doctor 1",
+        f"backends 1, spellings {len(SPELLINGS)}, commands 4, doctor 1",
     ),
 }
 

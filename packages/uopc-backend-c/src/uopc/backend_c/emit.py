@@ -10,6 +10,7 @@ from uopc.backend_c.printer import KernelPrinter, global_buffers
 from uopc.backend_c.spellings import AnySpelling
 from uopc.backend_c.target import current_target
 from uopc.backend_c.toolchain import stats
+from uopc.backend_c.tuned import known_schedule
 from uopc.config import get
 from uopc.kernelize import Kernel, Plan
 from uopc.runtime import Lowered, lower_kernel, lower_nest, nests_of
@@ -28,7 +29,7 @@ _PARALLEL = (
     "void (*uopc_parallel)(void (*task)(void**, long), void** table, long rounds)"
 )
 _DECLARED = f"extern {_PARALLEL};\n"
-_DEFINED = f"""\
+PARALLEL_DEFINED = f"""\
 static void uopc_serial(void (*task)(void**, long), void** table, long n) {{
   for (long i = 0; i < n; i++) task(table, i);
 }}
@@ -85,11 +86,13 @@ class Function:
 class PlanText:
     """The functions of a plan, each distinct one once, and the entry point.
 
-    The entry point takes one table of pointers, one per plan buffer.
+    The entry point takes one table of pointers, one per plan buffer. It calls the
+    programs ``calls``, in this order.
     """
 
     functions: tuple[Function, ...]
     entry: str
+    calls: tuple[Lowered, ...] = ()
 
     @property
     def source(self) -> str:
@@ -116,7 +119,7 @@ class PlanText:
     def _entry(self) -> str:
         """The entry point, after what all units need of parallel loops."""
         parallel = any(f.parallel for f in self.functions)
-        return f"{_DEFINED}\n{self.entry}" if parallel else self.entry
+        return f"{PARALLEL_DEFINED}\n{self.entry}" if parallel else self.entry
 
 
 class Parts:
@@ -155,7 +158,8 @@ def _file(functions: Sequence[Function], before: Iterable[str], entry: str) -> s
 
 def print_kernel(ast: UOp, name: str, spellings: Spellings) -> tuple[str, list[str]]:
     """One kernel as C, and the helper functions it calls."""
-    made = Function.of(lower_kernel(ast, name, target=_target()), spellings)
+    lowered = lower_kernel(ast, name, target=_target(), known=known_schedule)
+    made = Function.of(lowered, spellings)
     return made.text, list(made.helpers)
 
 
@@ -179,6 +183,7 @@ def plan_text(
     parts = Parts()
     functions: list[Function] = []
     calls: list[str] = []
+    programs: list[Lowered] = []
     found: dict[object, _Called | None] = {}
     taken: set[str] = set()
     target = _target()
@@ -187,8 +192,8 @@ def plan_text(
         nest = waiting.pop()
         if nest.key not in found:
             name = _unused(nest.name, taken)
-            made = lower_nest(nest, name, target)
-            found[nest.key] = _Called.of(made.sink) if made is not None else None
+            made = lower_nest(nest, name, target, known_schedule)
+            found[nest.key] = None if made is None else _Called.of(made)
             if made is not None:
                 functions.append(Function.of(made, spellings))
                 stats.kernels += 1
@@ -201,24 +206,26 @@ def plan_text(
             continue
         places = [nest.buffer(slot, written) for slot, written in called.buffers]
         table = ", ".join(f"table[{n}]" for n in places)
-        calls.append(f"  {called.name}({table});")
+        programs.append(called.lowered)
+        calls.append(f"  {called.lowered.sink.arg}({table});")
     entry = "\n".join([f"void {ENTRY}(void** table) {{", *calls, "}"])
-    return PlanText(tuple(functions), entry)
+    return PlanText(tuple(functions), entry, tuple(programs))
 
 
 @dataclass(frozen=True)
 class _Called:
-    """A function, and the slot of each of its buffers, with whether it writes there."""
+    """A program, and the slot of each of its buffers, with whether it writes there."""
 
-    name: str
+    lowered: Lowered
     buffers: tuple[tuple[int, bool], ...]
 
     @staticmethod
-    def of(sink: UOp) -> _Called:
+    def of(lowered: Lowered) -> _Called:
         """What calls of a loop program's function are made of."""
+        sink = lowered.sink
         written = {u.src[0] for u in toposort([sink]) if u.op is Ops.STORE}
         places = [(b.arg.slot, b in written) for b in global_buffers(sink)]
-        return _Called(sink.arg, tuple(places))
+        return _Called(lowered, tuple(places))
 
 
 def _target() -> Target:

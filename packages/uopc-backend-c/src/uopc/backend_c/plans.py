@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from uopc.backend_c import cache, cpu, room
+from uopc.backend_c import cache, cpu, room, tuned
 from uopc.backend_c.fingerprint import code_fingerprint
 from uopc.backend_c.toolchain import stats
 from uopc.config import get
@@ -33,7 +33,8 @@ def plan_key(plan: Plan, opt: int) -> str | None:
     if code is None:
         return None
     machine = f"{cache.target(opt)} {cpu.caches()} {cpu.cores()}"
-    return cache.digest([code, machine, str(opt), _structure(plan)])
+    found = tuned.stamp() if opt else ""
+    return cache.digest([code, machine, str(opt), found, _structure(plan)])
 
 
 def _structure(plan: Plan) -> str:

@@ -85,10 +85,12 @@ def _trial(compiler: Compiler) -> str | None:
 
 @hookimpl
 def uopc_register_commands(cli: Any) -> None:
-    """The commands ``uopc compile``, ``uopc cache`` and ``uopc ulp``."""
+    """The commands ``uopc compile``, ``cache``, ``tune`` and ``ulp``."""
     cli.add("compile", "print a graph as C", _configure, _run)
     help = "show or clear what was compiled before"
     cli.add("cache", help, _configure_cache, _run_cache)
+    help = "run a script, and measure which schedules are best for it"
+    cli.add("tune", help, _configure_tune, _run_tune)
     help = "measure how exact the C backend's functions on vectors are"
     cli.add("ulp", help, _configure_ulp, _run_ulp)
 
@@ -116,6 +118,18 @@ def _run_cache(args: argparse.Namespace) -> int:
     from uopc.backend_c.cache_command import run_cache
 
     return run_cache(args)
+
+
+def _configure_tune(parser: argparse.ArgumentParser) -> None:
+    from uopc.backend_c.tuning.command import configure
+
+    configure(parser)
+
+
+def _run_tune(args: argparse.Namespace) -> int:
+    from uopc.backend_c.tuning.command import run_tune
+
+    return run_tune(args)
 
 
 def _configure_ulp(parser: argparse.ArgumentParser) -> None:

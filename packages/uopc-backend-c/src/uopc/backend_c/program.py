@@ -15,6 +15,7 @@ from uopc.backend_c.emit import ENTRY, PlanText, Spellings, plan_text
 from uopc.backend_c.load import Library, LoadError, load
 from uopc.backend_c.pool import use_pool
 from uopc.backend_c.toolchain import CompileError
+from uopc.backend_c.watch import counted
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan
 from uopc.plugins import registry
@@ -49,7 +50,7 @@ class CProgram:
         self._printed: PlanText | None = None
         key = plans.plan_key(plan, self._opt)
         self._library = _remembered(key) or self._built(key)
-        self._run = self._library.function(ENTRY)
+        self._run = counted(self, self._library.function(ENTRY))
         use_pool(self._library)
 
     def _built(self, key: str | None) -> Library:
@@ -82,6 +83,21 @@ class CProgram:
             with overriding(UOPC_OPT=self._opt):
                 self._printed = plan_text(self._kernels, self._spellings, watch)
         return self._printed
+
+    @property
+    def text(self) -> PlanText:
+        """The functions and what they were made of; lowered when it is asked for."""
+        return self._text()
+
+    @property
+    def library(self) -> Library:
+        """The shared object with these functions."""
+        return self._library
+
+    @property
+    def opt(self) -> int:
+        """The level of UOPC_OPT that it was made at."""
+        return self._opt
 
     @property
     def source(self) -> str:

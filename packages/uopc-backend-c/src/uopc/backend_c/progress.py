@@ -1,4 +1,4 @@
-"""How far a long compilation is, shown by tqdm where that is installed."""
+"""How far a long compilation or search is, shown by tqdm where that is installed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Progress:
     Without tqdm (the extra ``uopc-backend-c[progress]``) there is none.
     """
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, total: int, what: str = "compiling", unit: str = "unit") -> None:
+        self._total, self._what, self._unit = total, what, unit
         self._begun = time.monotonic()
         self._bar: Any = None
         self._shown = sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, done: int) -> None:
-        """Tell how many units are compiled."""
+        """Tell how much is done."""
         if not self._shown or time.monotonic() - self._begun < DELAY:
             return
         if self._bar is None:
@@ -33,7 +33,10 @@ class Progress:
                 self._shown = False
                 return
             self._bar = tqdm(
-                total=self._total, desc="uopc: compiling", unit="unit", leave=False
+                total=self._total,
+                desc=f"uopc: {self._what}",
+                unit=self._unit,
+                leave=False,
             )
         self._bar.update(done - self._bar.n)
         self._bar.refresh()

@@ -26,7 +26,9 @@ RECENT = 60.0
 COMPILING = 600.0
 """Seconds for which a source without an object counts as being compiled."""
 
-_FILE = re.compile(r"([0-9a-f]{64})\.(?:[A-Za-z0-9_-]+\.)?(?:c|so|so\.sha256|plan)")
+_FILE = re.compile(
+    r"([0-9a-f]{64})\.(?:[A-Za-z0-9_-]+\.)?(?:c|so|so\.sha256|plan|tuned)"
+)
 _ROOM = 0.8  # what is left of a cache that was too large
 _SHARE = 16  # other processes add to it too: each looks after a part of the limit
 
@@ -51,7 +53,7 @@ class Entry:
     @property
     def compiling(self) -> bool:
         """Whether a process may be about to finish it."""
-        whole = any(file.suffix in (".so", ".plan") for file in self.files)
+        whole = any(file.suffix in (".so", ".plan", ".tuned") for file in self.files)
         return not whole and time.time() - self.used < COMPILING
 
     @property

@@ -18,7 +18,11 @@ from uopc.plugins import Command, PluginError, PluginFailure, PluginHost, curren
 # A name that no plugin's argument will have.
 RUN = "_uopc_run"
 # Commands of this project's other distributions, to name those that are missing.
-ELSEWHERE = {"grad": "uopc-autodiff", "compile": "uopc-backend-c"}
+ELSEWHERE = {
+    "grad": "uopc-autodiff",
+    "compile": "uopc-backend-c",
+    "tune": "uopc-backend-c",
+}
 OWN = (
     Command("show", "check a graph and print it", show.configure, show.run_show),
     Command("graph", "draw a graph", graph.configure, graph.run_graph),

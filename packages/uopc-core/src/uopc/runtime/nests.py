@@ -13,6 +13,7 @@ from uopc.uop import Ops, UOp, lazy, substitute, toposort
 
 if TYPE_CHECKING:
     from uopc.schedule import Target
+    from uopc.schedule.rules import Known
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,19 @@ def nests_of(kernels: Iterable[Kernel]) -> list[Nest]:
     return [Nest(tuple(group)) for group in groups]
 
 
-def lower_nest(nest: Nest, name: str, target: Target | None = None) -> Lowered | None:
-    """The scheduled loop program of a nest; None if its kernels must not be one."""
+def lower_nest(
+    nest: Nest, name: str, target: Target | None = None, known: Known | None = None
+) -> Lowered | None:
+    """The scheduled loop program of a nest; None if its kernels must not be one.
+
+    ``known``: see `lower_kernel`.
+    """
     if len(nest.kernels) == 1:
         (k,) = nest.kernels
-        return lower_kernel(k.ast, name, k.over_slot, target)
+        return lower_kernel(k.ast, name, k.over_slot, target, known)
     parts = [
         nest.renumbered(i, make_loops(k.ast, k.name, k.over_slot))
         for i, k in enumerate(nest.kernels)
     ]
     sink = one_nest(parts, name, nest.passing(), target)
-    return None if sink is None else schedule(sink, target)
+    return None if sink is None else schedule(sink, target, known)

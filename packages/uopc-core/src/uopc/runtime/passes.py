@@ -18,14 +18,19 @@ from uopc.uop import Ops, UOp, collector_paused, substitute, toposort, warn_call
 
 if TYPE_CHECKING:
     from uopc.schedule import Target
+    from uopc.schedule.rules import Known
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel's loop program, and the steps that made it of plain loops, as text."""
+    """A kernel's loop program, and the steps that made it of plain loops, as text.
+
+    ``plain`` are these loops, where there was something to choose.
+    """
 
     sink: UOp
     schedule: str
+    plain: UOp | None = None
 
 
 def lower(
@@ -43,10 +48,17 @@ def lower(
 
 @collector_paused()
 def lower_kernel(
-    ast: UOp, name: str, over: int | None = None, target: Target | None = None
+    ast: UOp,
+    name: str,
+    over: int | None = None,
+    target: Target | None = None,
+    known: Known | None = None,
 ) -> Lowered:
-    """As `lower`, but it tells the schedule, too."""
-    return schedule(make_loops(ast, name, over), target)
+    """As `lower`, but it tells the schedule, too.
+
+    ``known`` says a schedule that is to be used in place of the built-in choice.
+    """
+    return schedule(make_loops(ast, name, over), target, known)
 
 
 @collector_paused()
@@ -63,7 +75,9 @@ def make_loops(ast: UOp, name: str, over: int | None = None) -> UOp:
 
 
 @collector_paused()
-def schedule(sink: UOp, target: Target | None = None) -> Lowered:
+def schedule(
+    sink: UOp, target: Target | None = None, known: Known | None = None
+) -> Lowered:
     """A loop program with its schedule applied, step by step, unless UOPC_OPT is 0.
 
     Each step is a pass of its own, ``schedule.1.merge``; all of them together are the
@@ -75,7 +89,7 @@ def schedule(sink: UOp, target: Target | None = None) -> Lowered:
         from uopc.schedule import PLAIN
         from uopc.schedule.rules import find_schedule
 
-    chosen = find_schedule(sink, target or PLAIN)
+    chosen = find_schedule(sink, target or PLAIN, known)
     if get("UOPC_DEBUG") >= 2 and chosen.steps:
         print(f"schedule of {sink.arg}: {chosen}")
 
@@ -89,7 +103,7 @@ def schedule(sink: UOp, target: Target | None = None) -> Lowered:
         return steps.sink
 
     with chosen.blamed():
-        return Lowered(passes("schedule", run), str(chosen))
+        return Lowered(passes("schedule", run), str(chosen), sink)
 
 
 def one_nest(

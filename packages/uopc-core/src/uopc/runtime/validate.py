@@ -39,7 +39,7 @@ def same_meaning(before: UOp, after: UOp) -> bool:
         if u.op is Ops.BUFFER and u.arg.space == "global"
     }
     rough = any(u.dtype.is_half for u in toposort([before]))
-    return _all_near(_outputs(before, data), _outputs(after, data), rough)
+    return all_near(_outputs(before, data), _outputs(after, data), rough)
 
 
 def require_text_form(graph: UOp, after: str) -> None:
@@ -76,10 +76,10 @@ def plan_has_meaning(
         ReferenceBackend().compile(alone)(arrays)
     values = (plan.buffers[o].dtype.load(arrays[o]) for o in plan.outputs)
     rough = any(u.dtype.is_half for u in order)
-    return _all_near([x.reshape(-1) for x in expected], list(values), rough)
+    return all_near([x.reshape(-1) for x in expected], list(values), rough)
 
 
-def _all_near(a: Sequence[Array], b: Sequence[Array], rough: bool) -> bool:
+def all_near(a: Sequence[Array], b: Sequence[Array], rough: bool) -> bool:
     """Whether all are equal, but for rounding: more of it if some was to half types."""
     rtol, atol = (1e-2, 1e-2) if rough else (1e-4, 1e-5)
     return all(

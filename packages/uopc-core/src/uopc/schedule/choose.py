@@ -9,6 +9,7 @@ from uopc.schedule.choose_elementwise import elementwise
 from uopc.schedule.choose_reduction import reduction
 from uopc.schedule.choose_rows import rows
 from uopc.schedule.contraction import Contract, contraction
+from uopc.schedule.knobs import AS_ESTIMATED, Knobs
 from uopc.schedule.model import OPERATION_NS, Numbers, model
 from uopc.schedule.nest import fresh_number, is_local, is_loop
 from uopc.schedule.step import Simplify, Step
@@ -19,15 +20,17 @@ SMALL = 16
 """Fewer iterations than that are left as they are."""
 
 
-def choose_schedule(sink: UOp, target: Target = PLAIN) -> tuple[Step, ...]:
+def choose_schedule(
+    sink: UOp, target: Target = PLAIN, knobs: Knobs = AS_ESTIMATED
+) -> tuple[Step, ...]:
     """The steps for one loop program; none where nothing is to be gained.
 
     There are three kinds: contractions, reductions, and what reduces nothing. Several
     nests that share no accumulator are looked at one by one, and so are those in the
-    rounds of common loops.
+    rounds of common loops. ``knobs`` is what to do otherwise than estimates say.
     """
     choice = _Choice(target, Numbers(fresh_number(sink) - 1))
-    steps, _ = choice.program(sink, inside=False)
+    steps, _ = choice.program(sink, False, knobs)
     return (*steps, Simplify()) if steps else ()
 
 
@@ -35,22 +38,28 @@ class _Choice:
     def __init__(self, target: Target, numbers: Numbers) -> None:
         self.target, self.numbers = target, numbers
 
-    def program(self, sink: UOp, inside: bool) -> tuple[list[Step], float]:
+    def program(
+        self, sink: UOp, inside: bool, knobs: Knobs
+    ) -> tuple[list[Step], float]:
         """The steps, and about how many nanoseconds it takes.
 
         ``inside``: other loops are around it, which may run in parallel.
         """
-        found = contraction(sink, self.target)
+        found = None
+        if knobs.way != -1:
+            found = contraction(sink, self.target, knobs.way or 0)
         if found is not None:
             lanes = max(1, self.target.vector_bytes // 4)
             steps = [_serial(s) if inside else s for s in found]
             return steps, _iterations(sink) * OPERATION_NS / lanes
-        several = rows(sink, self.target, self.numbers, self.program, inside)
+        several = rows(sink, self.target, self.numbers, self.program, inside, knobs)
         if several is not None:
             return several
         steps, nanoseconds = [], 0.0
-        for part in _parts(sink):
-            m = model(part, self.target, self.numbers, inside)
+        parts = independent_parts(sink)
+        for i, part in enumerate(parts):
+            own = knobs.of(i) if len(parts) > 1 else knobs
+            m = model(part, self.target, self.numbers, inside, own)
             if m is not None and (inside or m.iterations >= SMALL):
                 steps += reduction(m) if m.reduced else elementwise(m)
                 nanoseconds += m.nanoseconds
@@ -67,7 +76,7 @@ def _iterations(sink: UOp) -> int:
     return math.prod(u.src[0].arg.extent for u in nodes if is_loop(u))
 
 
-def _parts(sink: UOp) -> list[UOp]:
+def independent_parts(sink: UOp) -> list[UOp]:
     """Nests that have nothing to do with each other's loops, as programs."""
     nests = all(s.op is Ops.END for s in sink.src)
     if len(sink.src) < 2 or not nests or any(map(is_local, toposort([sink]))):

@@ -22,9 +22,11 @@ def elementwise(m: Model) -> list[Step]:
     steps: list[Step] = [Merge(outer, inner) for outer, inner in pairs]
     if not axes:
         return steps
+    axes, moved = moved_out(m.with_outputs(axes))
+    steps += moved
     m = m.with_outputs(axes)
-    vector = can_vectorize(m, axes[-1], uneven=True)
-    across = _read_across(m) if vector else None
+    vector = m.knobs.vector and can_vectorize(m, axes[-1], uneven=True)
+    across = _read_across(m) if vector and m.knobs.blocked else None
     rounds = m.rounds()
     if rounds > 1 and independent(m):
         size = round_size(axes[0].extent, rounds, 64 if len(axes) == 1 else 1)
@@ -38,9 +40,22 @@ def elementwise(m: Model) -> list[Step]:
         return steps
     if across is not None:
         return [*steps, *_blocked(m, axes, across)]
-    stream = _written(m) >= m.target.l3 // 2
+    written, wanted = _written(m), m.knobs.stream
+    stream = written >= m.target.l3 // 2 if wanted is None else wanted and written > 0
     steps.append(Vectorize(axes[-1].number, m.lanes, m.numbers.new(), stream))
     return steps
+
+
+def moved_out(m: Model) -> tuple[list[Axis], list[Step]]:
+    """The output loops with the one outermost that somebody wants there."""
+    axes, wanted = list(m.outputs), m.knobs.first
+    steps: list[Step] = []
+    # Not the innermost one, whose elements are to be neighbours.
+    if wanted < len(axes) - 1 and independent(m):
+        for i in range(wanted, 0, -1):
+            steps.append(Reorder(axes[i - 1].number, axes[i].number))
+            axes[i - 1 : i + 1] = axes[i], axes[i - 1]
+    return axes, steps
 
 
 def _written(m: Model) -> int:

@@ -6,7 +6,12 @@ import math
 from dataclasses import replace
 
 from uopc.schedule.axes import Merge, Parallel, Reorder, Split, Unroll, Vectorize
-from uopc.schedule.choose_elementwise import can_vectorize, independent, round_size
+from uopc.schedule.choose_elementwise import (
+    can_vectorize,
+    independent,
+    moved_out,
+    round_size,
+)
 from uopc.schedule.model import Axis, Model, merged
 from uopc.schedule.reduction import Blocks, Lanes, Outputs, Parts
 from uopc.schedule.step import Step
@@ -14,6 +19,7 @@ from uopc.schedule.step import Step
 CHAIN = 32
 """Longer chains of additions are cut into blocks: their errors grow with them."""
 GROUPS = 4  # vectors of accumulators, as an addition takes some cycles
+WIDEST = 8  # of them that registers have room for
 SHORT = 8  # a reduction this short is written out
 TABLE = 1 << 14  # sums of parts that are kept
 ROWS = 4  # of terms, in which that many outputs are computed at once
@@ -28,6 +34,9 @@ def reduction(m: Model) -> list[Step]:
     m = replace(m, outputs=tuple(outputs), reduced=tuple(terms))
     if not independent(m):
         return steps
+    outputs, moved = moved_out(m)
+    steps += moved
+    m = m.with_outputs(outputs)
     if outputs and _across_outputs(m):
         return steps + _by_outputs(m)
     return steps + _by_terms(m)
@@ -36,8 +45,10 @@ def reduction(m: Model) -> list[Step]:
 def _across_outputs(m: Model) -> bool:
     """Whether neighbouring outputs read neighbouring elements, or terms do not."""
     inner, term = m.outputs[-1], m.reduced[-1]
-    if not can_vectorize(m, inner):
+    if not (m.knobs.vector and can_vectorize(m, inner)):
         return False
+    if m.knobs.outputs is not None:
+        return m.knobs.outputs
     # What is the same for all terms is read once, wherever it lies.
     moving = [i for i in m.read if any(x.strides[i] != 0 for x in m.reduced)]
     if any(inner.strides[i] == 1 and term.strides[i] != 1 for i in moving):
@@ -47,7 +58,8 @@ def _across_outputs(m: Model) -> bool:
 
 def _by_outputs(m: Model) -> list[Step]:
     """A vector of accumulators for neighbouring outputs."""
-    short = math.prod(x.extent for x in m.reduced) <= SHORT
+    most = SHORT if m.knobs.terms is None else m.knobs.terms
+    short = math.prod(x.extent for x in m.reduced) <= most
     steps, m = _parallel(m, _width(m))
     inner, width = m.outputs[-1], _width(m)
     if inner.extent < m.lanes:
@@ -55,7 +67,8 @@ def _by_outputs(m: Model) -> list[Step]:
     spread = m.numbers.new()
     steps.append(Outputs(inner.number, width, spread))
     vectors = Vectorize(spread, m.lanes, m.numbers.new())
-    if width > GROUPS * m.lanes:
+    in_registers = max(GROUPS, min(m.knobs.groups or 0, WIDEST))
+    if width > in_registers * m.lanes:
         blocks = _blocks(m, 1)
         last = blocks[-1].inner if blocks else m.reduced[-1].number
         return [*steps, *blocks, *_together(last, spread, m.numbers.new()), vectors]
@@ -76,8 +89,8 @@ def _together(number: int, spread: int, row: int) -> list[Step]:
 def _width(m: Model) -> int:
     """How many outputs are computed at once."""
     inner, near = m.outputs[-1], m.bytes_touched <= m.target.l2
-    width = GROUPS * m.lanes
-    if not near and len(m.reduced) == 1:
+    width = (m.knobs.groups or GROUPS) * m.lanes
+    if m.knobs.groups is None and not near and len(m.reduced) == 1:
         width = max(width, PAGE // 4)
     return min(width, inner.extent)
 
@@ -86,9 +99,11 @@ def _by_terms(m: Model) -> list[Step]:
     """A vector of accumulators for each output."""
     steps, m = _parallel(m, 1)
     term = m.reduced[-1]
-    if term.extent < 2 * m.lanes or any(s is None for s in term.strides):
+    short = term.extent < 2 * m.lanes or any(s is None for s in term.strides)
+    if short or not m.knobs.vector:
         return steps + _blocks(m, 1)
-    groups = max(g for g in (1, 2, GROUPS) if g * m.lanes <= term.extent)
+    most = min(m.knobs.groups or GROUPS, WIDEST)
+    groups = max(g for g in (1, 2, 4, 8) if g <= most and g * m.lanes <= term.extent)
     steps.append(Lanes(term.number, m.lanes, groups, m.numbers.new()))
     return steps + _blocks(m, groups * m.lanes)
 

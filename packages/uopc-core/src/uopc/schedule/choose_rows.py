@@ -10,6 +10,7 @@ from uopc.schedule.axes import Merge, Parallel
 from uopc.schedule.choose_elementwise import round_size
 from uopc.schedule.fuse import stretch
 from uopc.schedule.keep import Keep
+from uopc.schedule.knobs import Knobs
 from uopc.schedule.model import Axis, Numbers, merged, rounds_of
 from uopc.schedule.nest import (
     Addresses,
@@ -23,11 +24,16 @@ from uopc.schedule.step import Step
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp
 
-Choose = Callable[[UOp, bool], tuple[list[Step], float]]
+Choose = Callable[[UOp, bool, Knobs], tuple[list[Step], float]]
 
 
 def rows(
-    sink: UOp, target: Target, numbers: Numbers, choose: Choose, inside: bool
+    sink: UOp,
+    target: Target,
+    numbers: Numbers,
+    choose: Choose,
+    inside: bool,
+    knobs: Knobs,
 ) -> tuple[list[Step], float] | None:
     """Each part by its kind, the rounds in parallel; None if there is but one part.
 
@@ -37,14 +43,16 @@ def rows(
     if not loops or all(s.op is Ops.STORE for s in body) or len(parts_of(body)) < 2:
         return None
     keep = Keep(max(1, target.vector_bytes // 4), target.l1)
-    kept = keep.apply(sink)
+    kept = keep.apply(sink) if knobs.keep else sink
     found: list[Step] = [] if kept is sink else [keep]
     loops, body = output_loops(kept)
     numbers.last = max(numbers.last, fresh_number(kept) - 1)
-    parts = [choose(program, True) for program in as_programs(kept)]
+    programs = as_programs(kept)
+    parts = [choose(p, True, knobs.of(i)) for i, p in enumerate(programs)]
     nanoseconds = sum(each for _, each in parts)
     nanoseconds *= math.prod(r.arg.extent for r in loops)
-    count = 1 if inside or not _apart(loops, body) else rounds_of(nanoseconds)
+    alone = inside or not _apart(loops, body)
+    count = 1 if alone else rounds_of(nanoseconds, knobs.rounds)
     axes, pairs = merged(_axes(loops, body))
     found += [Merge(outer, inner) for outer, inner in pairs]
     while len(axes) > 1 and axes[0].extent < count:

@@ -20,7 +20,8 @@ from uopc.schedule.contraction_blocks import (
     block_depth,
     block_depths,
     ceil,
-    choose_blocks,
+    ranked_blocks,
+    varied,
 )
 from uopc.schedule.contraction_build import Builder, Layout, LeftKind
 from uopc.schedule.contraction_pattern import Contraction, find_contraction
@@ -63,6 +64,9 @@ REACH = 50 << 12
 through all of them, and a core finds some 64 pages of memory at once."""
 CLOSE = 1024
 """Bytes: elements that are a multiple of it apart share few lines of a cache."""
+
+MANY_WAYS = 24
+"""So many are told to those who measure them."""
 
 WINDOW_BYTES = 128 << 10
 """Of what is copied whole; more is packed instead,"""
@@ -124,31 +128,72 @@ def _by_window(c: Contraction, window: Window) -> Contraction:
     return replace(c, batch=(*c.batch, *window.batch), columns=columns)
 
 
-def contraction(sink: UOp, target: Target) -> list[Step] | None:
-    """The steps for a contraction; None if the program is none, or a small one."""
+def contraction(sink: UOp, target: Target, way: int = 0) -> list[Step] | None:
+    """The steps for a contraction; None if the program is none, or a small one.
+
+    ``way`` 0 is what the estimate likes best of what is usually done; from 1 on it is
+    the place among `contraction_ways`, and None as well if there are no more.
+    """
+    splits, sink, found = _found(sink)
+    if found is None:
+        return None
+    ways = _ranked(found, target, many=way > 0)
+    place = max(way - 1, 0)
+    if place >= len(ways):
+        return None
+    step, _ = ways[place]
+    return [*splits, step, *_narrowed(sink, found, target)]
+
+
+def contraction_ways(sink: UOp, target: Target) -> int:
+    """How many ways to do a contraction are worth a measurement; 0 if it is none."""
+    _, _, found = _found(sink)
+    return 0 if found is None else len(_ranked(found, target, many=True))
+
+
+def _found(sink: UOp) -> tuple[list[Step], UOp, Contraction | None]:
+    """Splits that come first, the program after them, and the contraction that it is.
+
+    A small one is none.
+    """
     splits = _digits(sink)
     for split in splits:
         sink = split.apply(sink)
     found = find_contraction(sink)
     if found is None or extent(found.columns) * extent(found.rows) == 0:
-        return None
+        return splits, sink, None
     if extent((*found.rows, *found.columns, *found.reduced)) < SMALL:
-        return None
-    ways = _ways(found, target)
-    for step, cycles in _ways(found.turned(), target):
-        stored = SINGLE_COST * extent((*found.batch, *found.rows, *found.columns))
+        return splits, sink, None
+    return splits, sink, found
+
+
+def _ranked(c: Contraction, target: Target, many: bool) -> list[Way]:
+    """The ways, that of the best estimate first."""
+    ways = _ways(c, target, many)
+    for step, cycles in _ways(c.turned(), target, many):
+        stored = SINGLE_COST * extent((*c.batch, *c.rows, *c.columns))
         ways.append((replace(step, turned=True), cycles + stored))
-    if not ways:
-        return None
-    step, _ = min(ways, key=lambda way: way[1])
-    return [*splits, step, *_narrowed(sink, found, target)]
+    return sorted(ways, key=lambda way: way[1])[:MANY_WAYS]
 
 
-def _ways(c: Contraction, target: Target) -> list[Way]:
-    """With the right factor copied as a window, and packed, as far as that will do."""
+def _ways(c: Contraction, target: Target, many: bool = False) -> list[Way]:
+    """With the right factor copied as a window, and packed, as far as that will do.
+
+    ``many``: also with other blocks than the estimate likes best, and with factors that
+    are packed although they could be read in place.
+    """
     window = find_window(c)
-    copied = None if window is None else _copied(c, window, target)
-    return [way for way in (copied, _packed(c, target)) if way is not None]
+    ways = [] if window is None else _copied(c, window, target, many)
+    left = _left(c, target.lanes(c.accumulator.dtype))
+    lefts: dict[LeftKind, None] = {left: None}
+    if many:
+        lefts |= {"by strips": None}
+        lefts |= {"by blocks": None} if rows_are_near(c) else {}
+    for left in lefts:
+        ways += _packed(c, target, left, False, many)
+        if many:
+            ways += _packed(c, target, left, True, many)
+    return ways
 
 
 def _narrowed(sink: UOp, c: Contraction, target: Target) -> list[Step]:
@@ -177,7 +222,7 @@ Way = tuple["Contract", float]
 """A step, and about how many cycles its contraction takes."""
 
 
-def _copied(c: Contraction, window: Window, target: Target) -> Way | None:
+def _copied(c: Contraction, window: Window, target: Target, many: bool) -> list[Way]:
     """By windows, if they are small."""
     c = _by_window(c, window)
     dtype = c.accumulator.dtype
@@ -191,11 +236,11 @@ def _copied(c: Contraction, window: Window, target: Target) -> Way | None:
     )
     inner = [r for r in c.reduced if r not in window.free]
     if most < min(free, FEW) or depth % extent(inner):
-        return None
+        return []
     if len(window.free) > 1 and depth < extent(c.reduced):
-        return None  # passes might end at different loops
+        return []  # passes might end at different loops
     if c.reduced[len(c.reduced) - len(inner) :] != tuple(inner):
-        return None
+        return []
     left = _left(c, lanes)
     left = "by strips" if left == "by blocks" else left
     size = Size(
@@ -211,23 +256,27 @@ def _copied(c: Contraction, window: Window, target: Target) -> Way | None:
         # Both factors' addresses take registers: gcc spills sums if none is left.
         spare=int(left == "in place"),
     )
-    return _step(c, size, 1, left, "whole", target)
+    return _steps(c, size, 1, left, "whole", target, many)
 
 
-def _packed(c: Contraction, target: Target) -> Way | None:
-    """With the right factor packed."""
+def _packed(
+    c: Contraction, target: Target, left: LeftKind, always: bool, many: bool
+) -> list[Way]:
+    """With the right factor packed, unless it should stay; or ``always``."""
     dtype = c.accumulator.dtype
     lanes = target.lanes(dtype)
     joined = lane_loops([r.arg.extent for r in c.columns], lanes)
     inner = extent(c.columns[len(c.columns) - joined :])
     across = joined == 1 and moves(c.right, c.columns[-1]) in (0, 1)
-    left = _left(c, lanes)
     reduced = tuple(r.arg.extent for r in c.reduced)
     right: RightKind = "by columns" if across else "by terms"
     depths, cost = block_depths(reduced), VECTOR_COST if across else SINGLE_COST
     if not across and joined == 1 and turns(c, lanes):
         cost = TURNED_COST
-    if across and inner % lanes == 0 and _stays(c, target):
+    stays = across and inner % lanes == 0 and _stays(c, target)
+    if always and not stays:
+        return []  # so it is without asking
+    if stays and not always:
         right, cost = "in place", FETCH_COST * ceil(extent(c.rows), TYPICAL_ROWS)
         if _bytes_of_right(c) > target.l2:
             depths = (min(FEW_TERMS, extent(c.reduced)),)
@@ -242,10 +291,13 @@ def _packed(c: Contraction, target: Target) -> Way | None:
         panels=right != "in place",
         ahead=left == "by blocks",
     )
-    step, cycles = _step(c, size, joined, left, right, target)
-    b = step.blocks
-    padded = size.vectors * lanes * ceil(size.rows, b.rows) * b.rows
-    return (step, cycles) if padded <= WASTE * size.rows * extent(c.columns) else None
+    most = WASTE * size.rows * extent(c.columns)
+
+    def wasteful(b: Blocks) -> bool:
+        return size.vectors * lanes * ceil(size.rows, b.rows) * b.rows > most
+
+    ways = _steps(c, size, joined, left, right, target, many)
+    return [way for way in ways if not wasteful(way[0].blocks)]
 
 
 def _stays(c: Contraction, target: Target) -> bool:
@@ -305,16 +357,21 @@ def _cost_of_left(c: Contraction, left: LeftKind) -> tuple[float, float]:
     return SINGLE_COST, 2 * VECTOR_COST if rows_are_near(c) else SINGLE_COST
 
 
-def _step(
+def _steps(
     c: Contraction,
     size: Size,
     joined: int,
     left: LeftKind,
     right: RightKind,
     target: Target,
-) -> Way:
-    blocks, cycles = choose_blocks(size, c.accumulator.dtype, target)
-    rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
-    rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
-    parallel = rounds > 1 and cycles >= PAYS_CYCLES / 2
-    return Contract(blocks, joined, left, right, target.fma, parallel), cycles
+    many: bool,
+) -> list[Way]:
+    ranked = ranked_blocks(size, c.accumulator.dtype, target)
+    ways: list[Way] = []
+    for blocks, cycles in varied(ranked) if many else ranked[:1]:
+        rounds = size.batch * ceil(ceil(size.rows, blocks.rows), blocks.high)
+        rounds *= ceil(ceil(size.vectors, blocks.vectors), blocks.wide)
+        parallel = rounds > 1 and cycles >= PAYS_CYCLES / 2
+        step = Contract(blocks, joined, left, right, target.fma, parallel)
+        ways.append((step, cycles))
+    return ways

@@ -87,6 +87,13 @@ class Blocks:
 
 def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, float]:
     """The division that the estimate likes best, and that estimate in cycles."""
+    return ranked_blocks(size, dtype, target)[0]
+
+
+def ranked_blocks(
+    size: Size, dtype: DType, target: Target
+) -> list[tuple[Blocks, float]]:
+    """All divisions with their estimates, the best first."""
     lanes = target.lanes(dtype)
     most = min(PANEL_BYTES, target.l2 * 5 // 16)
     found: list[Blocks] = []
@@ -97,8 +104,23 @@ def choose_blocks(size: Size, dtype: DType, target: Target) -> tuple[Blocks, flo
     # In a cache too small for any, one tile at a time.
     fitting = [b for b in found if _fits(size, b, dtype.itemsize, most)]
     cycles = {b: _cycles(size, b) for b in fitting or [min(found, key=_terms)]}
-    best = min(cycles, key=lambda b: cycles[b])
-    return best, cycles[best]
+    return sorted(cycles.items(), key=lambda choice: choice[1])
+
+
+def varied(ranked: Sequence[tuple[Blocks, float]]) -> list[tuple[Blocks, float]]:
+    """The best division, and the best ones with a tile, a depth or a side of their own.
+
+    These are the ones to measure: others differ little from them.
+    """
+    seen: set[tuple[object, ...]] = set()
+    found: list[tuple[Blocks, float]] = []
+    for b, cycles in ranked:
+        tile = b.rows, b.vectors
+        facts = {("tile", tile), ("depth", b.depth), ("high", b.high), ("wide", b.wide)}
+        if not facts <= seen:
+            found.append((b, cycles))
+        seen |= facts
+    return found
 
 
 def _terms(b: Blocks) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from uopc.schedule.knobs import AS_ESTIMATED, Knobs
 from uopc.schedule.nest import Addresses, accumulation, is_accumulator, output_loops
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp, toposort
@@ -23,11 +24,15 @@ ROUND_NS = 6_000
 MAX_ROUNDS = 64
 
 
-def rounds_of(nanoseconds: float) -> int:
-    """Into how many rounds so much work should be split; 1 if not at all."""
-    if nanoseconds < PAYS_NS:
-        return 1
-    return min(MAX_ROUNDS, max(2, int(nanoseconds / ROUND_NS)))
+def rounds_of(nanoseconds: float, scale: float = 1.0) -> int:
+    """Into how many rounds so much work should be split; 1 if not at all.
+
+    ``scale`` is how many times as many somebody wants.
+    """
+    count = 1
+    if nanoseconds >= PAYS_NS:
+        count = min(MAX_ROUNDS, max(2, int(nanoseconds / ROUND_NS)))
+    return max(1, int(count * scale))
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Model:
         rounding: whether the reduction, if any, adds up floats.
         width: bytes of the widest type that is computed with in the loops; 4 at least.
         inside: whether other loops are around it, which may run in parallel.
+        knobs: what is not to be as estimated.
     """
 
     target: Target
@@ -76,6 +82,7 @@ class Model:
     width: int
     numbers: Numbers = field(compare=False)
     inside: bool = False
+    knobs: Knobs = AS_ESTIMATED
 
     @property
     def stored(self) -> list[int]:
@@ -120,7 +127,7 @@ class Model:
 
         A matter of the shape: it does not depend on the number of threads.
         """
-        return 1 if self.inside else rounds_of(self.nanoseconds)
+        return 1 if self.inside else rounds_of(self.nanoseconds, self.knobs.rounds)
 
     def with_outputs(self, outputs: Iterable[Axis]) -> Model:
         """Another state of the loops."""
@@ -128,7 +135,11 @@ class Model:
 
 
 def model(
-    sink: UOp, target: Target, numbers: Numbers, inside: bool = False
+    sink: UOp,
+    target: Target,
+    numbers: Numbers,
+    inside: bool = False,
+    knobs: Knobs = AS_ESTIMATED,
 ) -> Model | None:
     """The one nest that a program is, or None if it is something else."""
     loops, body = output_loops(sink)
@@ -157,6 +168,7 @@ def model(
         max(4, addresses.widest()),
         numbers,
         inside,
+        knobs,
     )
 
 

@@ -1,17 +1,21 @@
-"""Who chooses a schedule: rules of plugins first, then the built-in choice."""
+"""Who chooses a schedule: rules of plugins, what was measured, the built-in choice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from uopc.plugins import note_owner, registry
+from uopc.schedule.candidates import applied
 from uopc.schedule.choose import choose_schedule
 from uopc.schedule.step import Step
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp
+
+Known = Callable[[UOp, Target], Sequence[Step] | None]
+"""Says the steps for a loop program that somebody has found to be the best; or None."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,11 @@ class Schedule:
             raise
 
 
-def find_schedule(sink: UOp, target: Target) -> Schedule:
+def find_schedule(sink: UOp, target: Target, known: Known | None = None) -> Schedule:
     """What the first rule for stage "schedule" that has an answer says, else our own.
+
+    Our own is what is ``known`` of the program, if anything that does for it, and else
+    what the choosers say.
 
     A rule is called as ``rule(sink, target)``. None means that it has no answer, no
     steps that the loops stay as they are. Raises TypeError for anything else that is
@@ -58,6 +65,9 @@ def find_schedule(sink: UOp, target: Target) -> Schedule:
             steps = rule(sink, target)
             if steps is not None:
                 return Schedule(_steps(steps), rule)
+    steps = known(sink, target) if known else None
+    if steps is not None and applied(sink, steps) is not None:
+        return Schedule(tuple(steps))
     return Schedule(tuple(choose_schedule(sink, target)))
 
 

@@ -1,0 +1,1 @@
+"""Schedules measured instead of estimated: what `uopc tune` does."""
