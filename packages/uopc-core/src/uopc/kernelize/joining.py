@@ -95,11 +95,14 @@ class _Joining:
     def _met(self, g: int, place: int, first: int, look: _Look) -> int:
         """Where group ``g`` and the next kernel can be together; -1 if nowhere."""
         k, end, group = self.kernels[place], len(self.groups), self.groups[g]
-        # What is passed on from one loop to another of a row is in scratch: that makes
-        # up for what is kept longer.
+        # What is one number in a round is kept longer without harm. Of a contraction, a
+        # block is kept in scratch: that makes up for what stays in memory.
         passed = set() if group.alike(look) else group.made
-        read = {a for a in group.read - passed if self._is_array(a)}
-        saved = max((self.buffers[a].nbytes for a in passed & {*k.args}), default=0)
+        rows = math.prod(group.loops)
+        small = {a for a in passed if self.buffers[a].size <= rows}
+        read = {a for a in group.read - small if self._is_array(a)}
+        blocks = passed & {*k.args} if group.contracts or look.contracts else set()
+        saved = max((self.buffers[a].nbytes for a in blocks), default=0)
         grows = self._is_array(k.out) and self.buffers[k.out].nbytes > saved
         if grows and any(self.last_read[a] < place for a in read):
             return -1  # its memory could be that of what is not read any more
