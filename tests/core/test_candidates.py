@@ -164,7 +164,7 @@ class Rule:
 
     @hookimpl
     def uopc_register_rewrites(self, register) -> None:
-        register("schedule", lambda sink, target: [])
+        register("schedule", [lambda sink, target: []])
 
 
 KNOWN: tuple[Step, ...] = (Split(0, 4, 9), Unroll(9))
