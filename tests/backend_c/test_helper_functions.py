@@ -15,11 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from loop_programs import buf, end, loop, read, sink, source, store
 
+from uopc.backend_c.backend import CBackend
 from uopc.dtype import DTYPES, DType, bf16, boolean, f16, f32
 from uopc.uop import BUILTIN_OPS, OpDef, Ops, UOp
 
 DEFINED = re.compile(r"^static inline .*?\b(\w+)\([^()]*\) \{$", re.M)
-OPS = [op for op in BUILTIN_OPS if op.kind == "elementwise"]
+OPS = [op for op in BUILTIN_OPS if op.kind == "elementwise" and CBackend().supports(op)]
 
 
 def values(op: OpDef, dtype: DType, x: UOp, y: UOp, mask: UOp) -> Iterator[UOp]:
