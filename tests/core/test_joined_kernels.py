@@ -114,6 +114,20 @@ def test_an_old_value_and_the_new_one_are_in_one_place() -> None:
     assert got[plan.outputs[1]].tolist() == (data[0] * data[1]).tolist()
 
 
+def test_a_value_that_reads_what_is_replaced_stays_in_memory() -> None:
+    """Three kernels read it, the first one writes over what it was made of."""
+    t = vector(24)
+    e = UOp(Ops.STAGE, (UOp(Ops.EXP, (t * 0.125,)),), "contiguous")
+    plan = planned([e * 2.0, e + 1.0, e * e - 2.0], {0: t})
+    assert joined(plan) == [False, True, True, True]
+    data = [np.linspace(0, 8, 24, dtype=np.float32)]
+    got = run_nests(plan, data)
+    made = np.exp(data[0] * np.float32(0.125))
+    expected = (made * 2, made + 1, made * made - 2)
+    for out, right in zip(plan.outputs, expected, strict=True):
+        np.testing.assert_allclose(got[out], right, rtol=1e-6)
+
+
 def test_equal_nests_are_one_program() -> None:
     first, homes = moments(*(vector() for _ in range(4)))
     second, more = moments(*(vector() for _ in range(4)))

@@ -103,6 +103,31 @@ def test_attention_by_blocks_of_queries(
     assert_right(attention, q, k, v)
 
 
+@pytest.mark.parametrize("shape", [(64, 31), (8,), (3, 16)])
+def test_a_shared_value_of_what_is_written_over(shape: tuple[int, ...]) -> None:
+    x = draw(*shape)
+    t = Tensor(x).realize()
+    e = (t.sin().cos() * t.tanh()).exp()
+    y, z = e + 1, e * e - 2
+    t.assign(e * 2)
+    del e
+    Tensor.realize_all([t, y, z])
+    right = np.exp(np.cos(np.sin(x)) * np.tanh(x))
+    for got, expected in ((t, right * 2), (y, right + 1), (z, right * right - 2)):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_short_sums_of_what_a_row_made() -> None:
+    x = draw(100, 100)
+    high = x.max(axis=-1, keepdims=True)
+    for f in (lambda t: t.reshape(100, 50, 2).max(-1), lambda t: t[:, :99:3].sum(-1)):
+        t = Tensor(x).realize()
+        got = f(t * 2 - t.max(axis=-1, keepdim=True)).numpy()
+        with overriding(UOPC_OPT=0):
+            right = f(Tensor(x * 2 - high)).numpy()
+        np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-4)
+
+
 SCORES = """
 import resource
 import numpy as np

@@ -16,6 +16,7 @@ from uopc.schedule.nest import (
     accumulation,
     end,
     fresh_slot,
+    is_accumulator,
     is_local,
     loop,
     nested,
@@ -250,8 +251,9 @@ class Outputs:
 def _spread(r: UOp, body: Sequence[UOp], slots: Iterator[int]) -> list[UOp]:
     """A loop moved into each of the statements in it, with an accumulator per round."""
     changes: dict[UOp, UOp] = {}
-    for u in toposort(body):
-        if is_local(u) and u.arg.size == 1:
+    # Not those of others, which are only read here.
+    for u in dict.fromkeys(s.src[0] for s in stores(body)):
+        if is_accumulator(u):
             wide = UOp.buffer(r.arg.extent, u.dtype, next(slots), space="local")
             changes[u] = wide
             changes[read(u, UOp.const(0, r.dtype))] = read(wide, r)

@@ -17,7 +17,9 @@ def in_scratch(sink: UOp, slots: Collection[int], most: int) -> UOp:
     Those numbered in ``slots``, of which a round touches ``most`` bytes or less, and
     no other round the same.
     """
-    loops, _ = output_loops(sink)
+    loops, body = output_loops(sink)
+    if all(s.op is Ops.STORE for s in body):
+        return sink  # its loops become vectors, and one place is not enough for these
     slot = fresh_slot(sink)
     own: dict[UOp, UOp] = {}
     moved: dict[tuple[UOp, UOp], UOp] = {}
