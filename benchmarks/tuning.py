@@ -3,7 +3,7 @@
     python benchmarks/tuning.py              # with what was found before, if anything
     uopc tune benchmarks/tuning.py           # find it
     python benchmarks/tuning.py              # and see
-    UOPC_TUNED=0 python benchmarks/tuning.py
+    UOPC_OPT=2 python benchmarks/tuning.py
 
 Prints milliseconds of a run: the median of the samples.
 """

@@ -36,7 +36,7 @@ _STAMP = "stamp"
 
 def stamp() -> str:
     """What tells one state of all entries from the next; "" if none is used."""
-    if not get("UOPC_TUNED"):
+    if get("UOPC_OPT") != 1:
         return ""
     return _read(cache.digest([_STAMP])) or ""
 

@@ -83,7 +83,6 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "UOPC_CACHE_SIZE", _bytes, 1 << 30, "Bytes of compiled kernels kept, as in 500M"
     ),
-    Variable("UOPC_TUNED", _flag, True, "0: ignore the schedules `uopc tune` found"),
     Variable("UOPC_PLUGINS_STRICT", _flag, False, "1: a failing plugin is an error"),
     Variable("UOPC_PLUGINS_BLOCK", _names, (), "Plugins not to load, with commas"),
 )

@@ -1,8 +1,13 @@
-"""Which kernels may run in one loop nest, each element by all of them in turn.
+"""Which kernels may run in one loop nest, each round of it by all of them in turn.
 
-Such as the new moments and the new value of a parameter, which read one gradient. They
-stay kernels of their own in the plan, next to each other and marked; a backend that can
-runs them as one. Elsewhere nothing changes.
+Such as the new moments and the new value of a parameter, which read one gradient: they
+have all loops in common, and a round is an element. Or the maximum, the sum and the
+quotient of a softmax, which share outer loops: a round is a row, or a block of rows
+where a contraction is among them. They stay kernels of their own in the plan, next to
+each other and marked; a backend that can runs them as one. Elsewhere nothing changes.
+
+What is found here is what is worth it and may be possible. The loops have the last
+word: see `uopc.schedule.one_nest`.
 """
 
 from __future__ import annotations
