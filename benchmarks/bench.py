@@ -76,7 +76,7 @@ def _columns(names: str | None, peers: bool) -> list[Column]:
     if not names:
         found = [c for c in found if not c.needs or c.needs in cpu.features()]
     for column in found:
-        if not column.is_own and importlib.util.find_spec(column.name) is None:
+        if not column.is_own and importlib.util.find_spec(column.package) is None:
             install = "`python -m nox -s bench -- --peers` installs it"
             sys.exit(f"{column.name} is not installed; {install}")
     return found

@@ -34,6 +34,11 @@ class Column:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def package(self) -> str:
+        """What has to be installed."""
+        return self.importing.split()[1].strip(",")
+
+    @property
     def is_own(self) -> bool:
         """Whether it is uopc, and no peer."""
         return self.module == "peers.in_uopc"

@@ -129,6 +129,24 @@ def _and(u: UOp, s: Sequence[Interval]) -> Interval | None:
     return (0, min(b, d)) if u.dtype.kind == "uint" else None
 
 
+def _where(u: UOp, s: Sequence[Interval]) -> Interval:
+    """Of the branch only what the condition lets through, as of a clamped index."""
+    cond, a, _ = u.src
+    (low, high), other = s[1:]
+    pending = [cond]
+    while pending:
+        c = pending.pop()
+        if c.op is Ops.AND:
+            pending += c.src
+        elif c.op is Ops.CMPLT and c.src[0] is a and c.src[1].op is Ops.CONST:
+            high = min(high, int(c.src[1].value) - 1)
+        elif c.op is Ops.CMPLT and c.src[1] is a and c.src[0].op is Ops.CONST:
+            low = max(low, int(c.src[0].value) + 1)
+    if low > high:
+        return other  # never taken
+    return min(low, other[0]), max(high, other[1])
+
+
 # From the intervals of the sources; None means any value.
 _INTERVALS: dict[OpDef, Callable[[UOp, Sequence[Interval]], Interval | None]] = {
     Ops.CONST: lambda u, s: (int(u.value), int(u.value)),
@@ -138,7 +156,7 @@ _INTERVALS: dict[OpDef, Callable[[UOp, Sequence[Interval]], Interval | None]] = 
     Ops.MAX: lambda u, s: (max(s[0][0], s[1][0]), max(s[0][1], s[1][1])),
     Ops.FLOORDIV: _quotient,
     Ops.FLOORMOD: _remainder,
-    Ops.WHERE: lambda u, s: (min(s[1][0], s[2][0]), max(s[1][1], s[2][1])),
+    Ops.WHERE: _where,
     Ops.CAST: _cast,
     Ops.CMPLT: _less,
     Ops.CMPNE: _differ,
