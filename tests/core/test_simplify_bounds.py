@@ -1,4 +1,4 @@
-"""Intervals: what is stated holds for every value, and is no wider than it has to be."""
+"""Intervals: they hold for every value, and are no wider than they have to be."""
 
 from __future__ import annotations
 
