@@ -13,7 +13,7 @@ from uopc.config import overriding
 from uopc.interp import run_loops
 from uopc.kernelize import joining
 from uopc.runtime import lower_nest, validate
-from uopc.schedule import Target, contraction, model
+from uopc.schedule import Parallel, Target, choose_schedule, contraction, model
 from uopc.tensor import Tensor
 from uopc.uop import Ops, UOp, toposort
 
@@ -28,6 +28,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contraction, "SMALL", 0)
     monkeypatch.setattr(contraction, "WASTE", 100)
     monkeypatch.setattr(validate, "MAX_WORK", 10**7)
+    monkeypatch.setattr(model, "PAYS_NS", 50)
+    monkeypatch.setattr(model, "ROUND_NS", 10)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -119,3 +121,22 @@ def test_several_rows_of_blocks_make_one_loop_of_rounds(
     ]
     assert len(rounds) == 1
     assert rounds[0] > 2
+
+
+def test_a_number_that_is_promised_is_given_to_no_other_loop() -> None:
+    """A contraction's own loops are numbered while the parallel one is yet to come."""
+    q, k, v = (Tensor(np.ones((2, 16, 4), np.float32)) for _ in range(3))
+    (nest,), _ = nests(attention(q, k, v))
+    with overriding(UOPC_OPT=1):
+        found = lower_nest(nest, "k", SMALL_L2)
+    assert found is not None
+    assert found.plain is not None
+    sink = found.plain
+    for step in choose_schedule(sink, SMALL_L2):
+        if isinstance(step, Parallel):
+            numbers = {u.arg.number for u in toposort([sink]) if u.op is Ops.RANGE}
+            assert step.inner not in numbers
+            break
+        sink = step.apply(sink)
+    else:
+        raise AssertionError("no parallel loop")

@@ -79,7 +79,19 @@ def lowered(nest: Nest, target: Target = TARGET, check: int = 3) -> UOp:
         found = lower_nest(nest, nest.name, target)
     assert found is not None
     assert_stored_first(found.sink)
+    assert_numbered_apart(found.sink)
     return found.sink
+
+
+def assert_numbered_apart(sink: UOp) -> None:
+    """No loop is inside another one of its number."""
+    pending: list[tuple[UOp, frozenset[int]]] = [(s, frozenset()) for s in sink.src]
+    while pending:
+        s, outer = pending.pop()
+        if s.op is Ops.END and s.src[0].op is Ops.RANGE:
+            assert s.src[0].arg.number not in outer
+            outer |= {s.src[0].arg.number}
+        pending += [(t, outer) for t in s.src[1:] if s.op is Ops.END]
 
 
 def assert_stored_first(sink: UOp) -> None:

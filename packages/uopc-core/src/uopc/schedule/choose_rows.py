@@ -59,10 +59,12 @@ def rows(
         outer, inner, *rest = axes
         found.append(Merge(outer.number, inner.number))
         axes = [replace(outer, extent=outer.extent * inner.extent), *rest]
-    found.append(Rows(tuple(tuple(steps) for steps, _ in parts)))
+    within = numbers.new()
+    steps = tuple(tuple(steps) for steps, _ in parts)
+    found.append(Rows(steps, numbers.last + 1))
     if count > 1:
         size = round_size(axes[0].extent, count, 1)
-        found.append(Parallel(axes[0].number, size, numbers.new()))
+        found.append(Parallel(axes[0].number, size, within))
     return found, nanoseconds
 
 

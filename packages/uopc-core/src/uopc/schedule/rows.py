@@ -44,9 +44,14 @@ def as_programs(sink: UOp) -> list[UOp]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Each part in a round of the outer loops gets steps of its own."""
+    """Each part in a round of the outer loops gets steps of its own.
+
+    Loops that these make are numbered from ``number`` on: what is below may be promised
+    to steps that follow.
+    """
 
     parts: tuple[tuple[Step, ...], ...]
+    number: int = 0
 
     def __str__(self) -> str:
         parts = ("; ".join(map(str, steps)) or "as it is" for steps in self.parts)
@@ -58,7 +63,7 @@ class Rows:
         programs = as_programs(sink)
         if len(programs) != len(self.parts):
             return sink
-        slot, number = fresh_slot(sink), fresh_number(sink)
+        slot, number = fresh_slot(sink), max(self.number, fresh_number(sink))
         body: list[UOp] = []
         for program, steps in zip(programs, self.parts, strict=True):
             # What a step adds may look like what other parts have.
