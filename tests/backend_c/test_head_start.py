@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from processes import gone
 
 from uopc.backend_c import CompileError, ahead, cache, cpu, emit
 from uopc.backend_c.backend import spellings
@@ -77,14 +82,6 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def gone(pid: int) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return True
-    return text.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_compilers_run_before_the_last_kernel_is_lowered(lowering: list[Look]):

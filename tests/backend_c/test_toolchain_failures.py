@@ -2,11 +2,16 @@
 
 import pickle
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from processes import gone
 
 from uopc.backend_c import cache, cpu, toolchain
 
@@ -26,15 +31,6 @@ def failure(source: str = SOURCE) -> toolchain.CompileError:
 
 def temporaries(folder: Path) -> list[Path]:
     return list(folder.glob(".tmp-*"))
-
-
-def gone(pid: int) -> bool:
-    """Whether the process has ended, reaped or not."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return True
-    return text.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_an_error_carries_all_that_is_known(own_cache: Path):

@@ -11,13 +11,13 @@ from uopc.schedule.choose_elementwise import round_size
 from uopc.schedule.fuse import stretch
 from uopc.schedule.keep import Keep
 from uopc.schedule.knobs import Knobs
-from uopc.schedule.model import Axis, Numbers, merged, rounds_of
+from uopc.schedule.model import Axis, Numbers, axes_of, merged, rounds_of
 from uopc.schedule.nest import (
     Addresses,
     fresh_number,
     is_local,
     output_loops,
-    stores,
+    places_of,
 )
 from uopc.schedule.rows import Rows, as_programs, parts_of
 from uopc.schedule.step import Step
@@ -71,21 +71,10 @@ def rows(
 def _axes(loops: Sequence[UOp], body: Sequence[UOp]) -> list[Axis]:
     addresses = Addresses(body)
     accesses = [a for a in addresses.accesses if not is_local(a.src[0])]
-    return [
-        Axis(
-            r.arg.number,
-            r.arg.extent,
-            tuple(addresses.stride(a, r) for a in accesses),
-            r not in addresses.outside,
-        )
-        for r in loops
-    ]
+    return list(axes_of(loops, addresses, accesses))
 
 
 def _apart(loops: Sequence[UOp], body: Sequence[UOp]) -> bool:
     """Whether no two rounds write the same element of an array."""
-    places: dict[UOp, set[UOp]] = {}
-    for s in stores(body):
-        if not is_local(s.src[0]):
-            places.setdefault(s.src[0], set()).add(s.src[1])
-    return all(stretch(at, loops) is not None for at in places.values())
+    written = places_of(body, (Ops.STORE,))
+    return all(stretch(at, loops) is not None for at in written.values())

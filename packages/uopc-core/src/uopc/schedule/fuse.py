@@ -11,6 +11,7 @@ from uopc.schedule.nest import (
     is_loop,
     loops_of,
     nested,
+    places_of,
     rewritten,
     stores,
 )
@@ -124,17 +125,13 @@ def _in_step(bodies: Sequence[Sequence[UOp]], common: Sequence[UOp]) -> bool:
     So it is if all accesses to a buffer that is written, and touched by several nests,
     stay in a stretch of it that each round has to itself.
     """
-    written: set[UOp] = set()
-    places: dict[UOp, set[UOp]] = {}
-    nests: dict[UOp, set[int]] = {}
-    for i, body in enumerate(bodies):
-        written.update(s.src[0] for s in stores(body) if not is_local(s.src[0]))
-        for u in toposort(body):
-            if u.op in (Ops.INDEX, Ops.STORE):
-                places.setdefault(u.src[0], set()).add(u.src[1])
-                nests.setdefault(u.src[0], set()).add(i)
-    shared = [places[b] for b in written if len(nests[b]) > 1]
-    return all(stretch(at, common) is not None for at in shared)
+    written = {s.src[0] for body in bodies for s in stores(body)}
+    each = [places_of(body) for body in bodies]
+    for b in written:
+        touched = [places[b] for places in each if b in places]
+        if len(touched) > 1 and stretch(set().union(*touched), common) is None:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -153,15 +153,10 @@ def model(
         rounding = found.op is Ops.ADD and found.buffer.dtype.is_float
     addresses = Addresses(list(sink.src))
     accesses = [a for a in addresses.accesses if not is_accumulator(a.src[0])]
-
-    def axis(r: UOp) -> Axis:
-        strides = tuple(addresses.stride(a, r) for a in accesses)
-        return Axis(r.arg.number, r.arg.extent, strides, r not in addresses.outside)
-
     return Model(
         target,
-        tuple(map(axis, loops)),
-        tuple(map(axis, inner)),
+        axes_of(loops, addresses, accesses),
+        axes_of(inner, addresses, accesses),
         tuple(accesses),
         _operations(sink),
         rounding,
@@ -170,6 +165,18 @@ def model(
         inside,
         knobs,
     )
+
+
+def axes_of(
+    loops: Iterable[UOp], addresses: Addresses, accesses: Sequence[UOp]
+) -> tuple[Axis, ...]:
+    """Loops as axes: how some accesses move with them."""
+
+    def axis(r: UOp) -> Axis:
+        strides = tuple(addresses.stride(a, r) for a in accesses)
+        return Axis(r.arg.number, r.arg.extent, strides, r not in addresses.outside)
+
+    return tuple(map(axis, loops))
 
 
 def _values(u: UOp) -> tuple[UOp, ...]:

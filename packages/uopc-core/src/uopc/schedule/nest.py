@@ -131,6 +131,17 @@ def stores(statements: Iterable[UOp]) -> Iterator[UOp]:
     return (u for u in order if u.op is Ops.STORE)
 
 
+def places_of(
+    statements: Sequence[UOp], kinds: Collection[OpDef] = (Ops.INDEX, Ops.STORE)
+) -> dict[UOp, set[UOp]]:
+    """The arrays that statements touch, and the addresses at which they do."""
+    places: dict[UOp, set[UOp]] = {}
+    for u in toposort(statements):
+        if u.op in kinds and not is_local(u.src[0]):
+            places.setdefault(u.src[0], set()).add(u.src[1])
+    return places
+
+
 class Addresses:
     """How the accesses of some statements move with loops."""
 

@@ -6,8 +6,14 @@ from collections.abc import Collection
 
 from uopc.schedule.axes import Split
 from uopc.schedule.fuse import contracts, fuse, stretch, without_stores
-from uopc.schedule.nest import fresh_number, loops_of, output_loops, stores
-from uopc.schedule.scratch import in_scratch, near_enough, places_of
+from uopc.schedule.nest import (
+    fresh_number,
+    loops_of,
+    output_loops,
+    places_of,
+    stores,
+)
+from uopc.schedule.scratch import in_scratch, near_enough
 from uopc.schedule.target import Target
 from uopc.uop import Ops, UOp
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from uopc.schedule.fuse import stretch
-from uopc.schedule.nest import fresh_slot, is_local, output_loops
+from uopc.schedule.nest import fresh_slot, output_loops, places_of
 from uopc.simplify import Bounds
 from uopc.simplify.linear import Terms, compose, decompose
 from uopc.uop import Ops, UOp, toposort
@@ -37,15 +37,6 @@ def in_scratch(sink: UOp, slots: Collection[int], most: int) -> UOp:
             src = (own[u.src[0]], moved[u.src[0], u.src[1]], *src[2:])
         new[u] = u if src == u.src else UOp(u.op, src, u.arg)
     return new[sink]
-
-
-def places_of(statements: Sequence[UOp]) -> dict[UOp, set[UOp]]:
-    """The arrays that statements touch, and the addresses at which they do."""
-    places: dict[UOp, set[UOp]] = {}
-    for u in toposort(statements):
-        if u.op in (Ops.INDEX, Ops.STORE) and not is_local(u.src[0]):
-            places.setdefault(u.src[0], set()).add(u.src[1])
-    return places
 
 
 def near_enough(sink: UOp, most: int) -> bool:
