@@ -23,6 +23,8 @@ from uopc.schedule import (
     choose_schedule,
     model,
 )
+from uopc.schedule.fuse import stretch
+from uopc.schedule.nest import is_local, stores
 from uopc.spec import check
 from uopc.uop import OpDef, Ops, UOp, toposort
 
@@ -80,6 +82,21 @@ def made_up(sink: UOp) -> dict[int, np.ndarray]:
     return data
 
 
+def assert_rounds_apart(sink: UOp) -> None:
+    """What parallel rounds store is their own, or at places of their own."""
+    for s in sink.src:
+        if s.op is not Ops.END or s.src[0].arg.kind != "parallel":
+            continue
+        others = [t for t in sink.src if t is not s]
+        elsewhere = {u for u in toposort(others) if is_local(u)}
+        places: dict[UOp, set[UOp]] = {}
+        for t in stores(s.src[1:]):
+            places.setdefault(t.src[0], set()).add(t.src[1])
+        for buffer, at in places.items():
+            if not is_local(buffer) or buffer in elsewhere:
+                assert stretch(at, [s.src[0]]) is not None, buffer
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_step_keeps_the_meaning(seed: int, monkeypatch) -> None:
     kernels, seen = Kernels(seed), set()
@@ -95,6 +112,7 @@ def test_every_step_keeps_the_meaning(seed: int, monkeypatch) -> None:
             seen.add(type(step).__name__)
             sink = step.apply(sink)
             check(toposort([sink]), "loops")
+        assert_rounds_apart(sink)
         for slot, stored in run_loops(sink, data).items():
             np.testing.assert_allclose(stored, expected[slot], 1e-4, 1e-4)
     assert "Simplify" in seen

@@ -77,12 +77,14 @@ class Lanes:
 
     def apply(self, sink: UOp) -> UOp:
         """See `Step`."""
-        slot = fresh_slot(sink)
+        # Each has two buffers. A parallel loop must not share them with what is left
+        # over of it, for its rounds would share them as well.
+        slots = itertools.count(fresh_slot(sink), 2)
 
         def change(a: Accumulation) -> Sequence[UOp] | None:
             if a.loops[-1].arg.number != self.number:
                 return None
-            return self._apply(a, slot)
+            return self._apply(a, next(slots))
 
         return _in_bodies(sink, change)
 
