@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shlex
 import subprocess
@@ -26,6 +27,7 @@ _THREADS = (
     "NPROC",
 )
 _CACHES = ("XDG_CACHE_HOME", "UOPC_CACHE_DIR")
+_DROPPED = ("UOPC_", "XLA_", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 _SETTLING = 0.3
 
 
@@ -63,11 +65,19 @@ def wait_until_idle(threads: int, patience: float) -> None:
 
 def environment(column: Column, threads: int, cache: str, cc: str) -> dict[str, str]:
     """The variables of a process: of uopc's, only what the column says."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("UOPC_", "XLA_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_DROPPED)}
     kept |= dict.fromkeys(_THREADS, str(threads)) | dict.fromkeys(_CACHES, cache)
     kept |= {k: v.format(cc=cc) for k, v in column.environment.items()}
     folders = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return kept | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
+def compile_sources() -> None:
+    """Write uopc's bytecode, as pip does for what it installs: a checkout has none."""
+    folders = importlib.import_module("uopc").__path__
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_DROPPED)}
+    command = [sys.executable, "-m", "compileall", "-q", *folders]
+    subprocess.run(command, env=kept, check=True)
 
 
 def _pin(cpus: set[int]) -> None:
@@ -131,6 +141,7 @@ def run_all(
 ) -> list[Result]:
     """Measure all of a plan; each result is shown as soon as it is there."""
     cc = compiler()
+    compile_sources()
     results = []
     for column, workload, n in plan:
         wait_until_idle(n, settings.patience)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from uopc.composite.convolution import conv
     from uopc.composite.elementwise import (
         absolute,
+        at_most,
         cos,
         exp,
         gelu,
@@ -64,6 +65,7 @@ __all__ = [
     "along_last",
     "argmax",
     "argsort",
+    "at_most",
     "at_position",
     "blocks",
     "broadcast_shape",
@@ -129,8 +131,8 @@ if not TYPE_CHECKING:
         {
             "contraction": "diagonal einsum",
             "convolution": "conv",
-            "elementwise": "absolute cos exp gelu log log1p logsigmoid power relu "
-            "sigmoid sigmoid_slope silu softplus square tanh",
+            "elementwise": "absolute at_most cos exp gelu log log1p logsigmoid power "
+            "relu sigmoid sigmoid_slope silu softplus square tanh",
             "gather": "from_end index_nodes one_hot_index scatter_add",
             "loss": "cross_entropy soft_cross_entropy",
             "math": "log_softmax logsumexp matmul mean one_hot softmax",

@@ -1,7 +1,8 @@
-"""Composite functions of elements, on float nodes.
+"""Composite functions of elements, most of them on float nodes.
 
-Each is within 4 ulp of its definition in f32 (`uopc accuracy` measures it), has the
-limits of that definition at infinity, and finite derivatives wherever those exist.
+Each of these is within 4 ulp of its definition in f32 (`uopc accuracy` measures it),
+has the limits of that definition at infinity, and finite derivatives wherever those
+exist.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def absolute(x: UOp) -> UOp:
     larger = x.maximum(-x)
     # Of two zeros MAX may give either; a sum of zeros of both signs is 0.0.
     return larger + 0.0 if x.dtype.is_float else larger
+
+
+def at_most(a: UOp, b: UOp) -> UOp:
+    """``a <= b``; NaN is at most nothing, and nothing at most NaN."""
+    return (a < b) | a.eq(b) if a.dtype.is_float else (b < a).logical_not()
 
 
 def relu(x: UOp) -> UOp:

@@ -45,7 +45,7 @@ def join(
     others each one needs. A kernel that joins others is moved to them, or they to it;
     neither if some temporary would be kept for longer.
     """
-    joining = _Joining(kernels, buffers)
+    joining = _Joining(kernels, needs, buffers)
     for place, before in enumerate(needs):
         joining.add(place, before)
     return _marked(joining.groups, buffers)
@@ -54,8 +54,10 @@ def join(
 class _Joining:
     """Groups of kernels in the order they run, some of them left empty."""
 
-    def __init__(self, kernels: Sequence[Kernel], buffers: Sequence[PlanBuffer]):
-        self.kernels, self.buffers = kernels, buffers
+    def __init__(
+        self, kernels: Sequence[Kernel], needs: Links, buffers: Sequence[PlanBuffer]
+    ) -> None:
+        self.kernels, self.needs, self.buffers = kernels, needs, buffers
         self.groups: list[_Group] = []
         self.at: list[int] = []  # by place of a kernel, its group
         self.by_loops: dict[tuple[int, ...], list[int]] = {}
@@ -69,6 +71,7 @@ class _Joining:
         if look is None:
             look = self.looks[k.ast] = _Look.at(k.ast)
         same = self.by_loops.setdefault(look.loops, [])
+        self._merge(place, needs, look)
         first = max((self.at[i] for i in needs), default=0)
         for g in self._candidates(look, same, needs):
             if self.groups[g].takes(k, look, self.buffers):
@@ -84,6 +87,33 @@ class _Joining:
             self.groups[self.at[i]].needed |= self.at[i] != g
         self.groups[g].add(k, look, self.buffers, place)
         self.at.append(g)
+
+    def _merge(self, place: int, needs: Sequence[int], look: _Look) -> None:
+        """Bring groups together that pass large arrays on to the next kernel."""
+        k = self.kernels[place]
+        large = {a for a in k.args if self.buffers[a].nbytes >= FAR_BYTES}
+        near = sorted({self.at[i] for i in needs if self.kernels[i].out in large})
+        if len(near) < 2 or not all(self.groups[g].contracts for g in near):
+            return
+        goal, *later = near
+        trial = _Group()
+        for i in [i for g in near for i in self.groups[g].places]:
+            other = self.kernels[i]
+            if any(
+                self.at[n] > goal and self.at[n] not in later for n in self.needs[i]
+            ):
+                return
+            args = other, self.looks[other.ast], self.buffers
+            if trial.kernels and not trial.has_room(*args):
+                return
+            trial.add(*args, i)
+        if trial.has_room(k, look, self.buffers):
+            trial.needed = any(self.groups[g].needed for g in near)
+            self.groups[goal] = trial
+            for g in later:
+                for i in self.groups[g].places:
+                    self.at[i] = goal
+                self.groups[g] = _Group()
 
     def _candidates(
         self, look: _Look, same: Sequence[int], needs: Sequence[int]
@@ -108,10 +138,10 @@ class _Joining:
         read = {a for a in group.read - small if self._is_array(a)}
         blocks = passed & {*k.args} if group.contracts or look.contracts else set()
         saved = max((self.buffers[a].nbytes for a in blocks), default=0)
-        grows = self._is_array(k.out) and self.buffers[k.out].nbytes > saved
-        if grows and any(self.last_read[a] < place for a in read):
+        large = self._is_array(k.out) and self.buffers[k.out].nbytes > saved
+        if large and any(self.last_read[a] < place for a in read):
             return -1  # its memory could be that of what is not read any more
-        if g == end - 1 or (first <= g and not self._is_array(k.out)):
+        if g == end - 1 or (first <= g and not large):
             return g
         if group.needed or not read <= group.made.union(k.args):
             return -1
@@ -134,6 +164,7 @@ class _Look:
         loops: the extents of the loops over its output; none where it has to be alone.
         reduces: whether it has others inside these.
         contracts: whether it reads elements many times, by loops that they lack.
+        terms: the extents of the loops that its sums run over.
         moved: the numbers of the inputs that are read elsewhere than at the place of
             the element that is made of them.
         ops: how long it is, as `uopc.kernelize.split` counts.
@@ -142,6 +173,7 @@ class _Look:
     loops: tuple[int, ...]
     reduces: bool
     contracts: bool
+    terms: frozenset[int]
     moved: frozenset[int]
     ops: int
 
@@ -155,7 +187,8 @@ class _Look:
         apart = turned or any(u.op in (Ops.SCATTER_ADD, Ops.CONV) for u in order)
         loops = () if apart else tuple(n for n in ast.shape if n != 1)
         ops = sum(u.op.kind not in ("leaf", "movement") for u in order)
-        return _Look(loops, bool(sums), contracts, elsewhere(ast), ops)
+        terms = frozenset(n for u in sums for n in u.src[0].shape[len(u.shape) :])
+        return _Look(loops, bool(sums), contracts, terms, elsewhere(ast), ops)
 
 
 def _reads_again(reduction: UOp) -> bool:
@@ -209,9 +242,12 @@ class _Group:
         streams = _streams(k, buffers)
         if not self.kernels or self.streams.isdisjoint(streams):
             return False
-        if len(self.streams | streams) > MAX_STREAMS or self.ops + look.ops > MAX_OPS:
-            return False
         if self.alike(look):
+            if (
+                self.ops + look.ops > MAX_OPS
+                or len(self.streams | streams) > MAX_STREAMS
+            ):
+                return False
             return self.made.isdisjoint(k.args[i] for i in look.moved) and (
                 k.over not in self.moved
             )
@@ -219,10 +255,27 @@ class _Group:
             passed = self.made.intersection(k.args)
             if all(buffers[a].nbytes < FAR_BYTES for a in passed):
                 return False
-        rows = math.prod(_common(self.loops, look.loops))
+        return self.has_room(k, look, buffers)
+
+    def has_room(self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer]) -> bool:
+        """Whether the data of a round is little enough with a kernel, and the code."""
+        rows = math.prod(self.shared(look))
         sizes = {**self.sizes, **_sizes(k, buffers)}
         each = (n // rows if n % rows == 0 else n for n in sizes.values())
-        return rows > 1 and sum(each) <= ROW_BYTES
+        few = self.ops + look.ops <= MAX_OPS
+        return few and rows > 1 and sum(each) <= ROW_BYTES
+
+    def shared(self, look: _Look) -> tuple[int, ...]:
+        """The outer loops that a kernel would have in common with these.
+
+        A contraction that sums over the rows of these adds up in each round what that
+        round has of its terms: see `uopc.schedule.carry`.
+        """
+        common = _common(self.loops, look.loops)
+        n = len(common)
+        if look.contracts and 0 < n < len(self.loops) and self.loops[n] in look.terms:
+            return self.loops[: n + 1]
+        return common
 
     def alike(self, look: _Look) -> bool:
         """Whether a kernel has the same loops as all of these, and no other."""
@@ -232,7 +285,7 @@ class _Group:
         self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer], place: int
     ) -> None:
         """Take a kernel, which is at ``place`` in the order that was given."""
-        loops = _common(self.loops, look.loops) if self.kernels else look.loops
+        loops = self.shared(look) if self.kernels else look.loops
         self.even &= not look.reduces and (not self.kernels or self.loops == look.loops)
         self.contracts |= look.contracts
         self.loops = loops

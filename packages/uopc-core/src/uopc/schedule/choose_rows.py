@@ -51,9 +51,10 @@ def rows(
     parts = [choose(p, True, knobs.of(i)) for i, p in enumerate(programs)]
     nanoseconds = sum(each for _, each in parts)
     nanoseconds *= math.prod(r.arg.extent for r in loops)
-    alone = inside or not _apart(loops, body)
+    apart = loops[: _apart(loops, body)]
+    alone = inside or not apart
     count = 1 if alone else rounds_of(nanoseconds, knobs.rounds)
-    axes, pairs = merged(_axes(loops, body))
+    axes, pairs = merged(_axes(apart, body))
     found += [Merge(outer, inner) for outer, inner in pairs]
     while len(axes) > 1 and axes[0].extent < count:
         outer, inner, *rest = axes
@@ -74,7 +75,13 @@ def _axes(loops: Sequence[UOp], body: Sequence[UOp]) -> list[Axis]:
     return list(axes_of(loops, addresses, accesses))
 
 
-def _apart(loops: Sequence[UOp], body: Sequence[UOp]) -> bool:
-    """Whether no two rounds write the same element of an array."""
-    written = places_of(body, (Ops.STORE,))
-    return all(stretch(at, loops) is not None for at in written.values())
+def _apart(loops: Sequence[UOp], body: Sequence[UOp]) -> int:
+    """How many of the outer loops have rounds that write different elements.
+
+    Those of the loops inside of these follow one another.
+    """
+    written = places_of(body, (Ops.STORE,)).values()
+    for n in range(len(loops), 0, -1):
+        if all(stretch(at, loops[:n]) is not None for at in written):
+            return n
+    return 0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from uopc.schedule.axes import Split
+from uopc.schedule.carry import find_carried
 from uopc.schedule.fuse import contracts, fuse, stretch, without_stores
 from uopc.schedule.nest import (
     fresh_number,
-    loops_of,
     output_loops,
     places_of,
     stores,
 )
 from uopc.schedule.scratch import in_scratch, near_enough
 from uopc.schedule.target import Target
-from uopc.uop import Ops, UOp
+from uopc.uop import UOp
 
 FEWEST_ROWS = 8
 """Of a block: with fewer, a contraction would read its other factor too often."""
@@ -30,27 +30,24 @@ def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
 
     ``passing`` are the numbers of the buffers that only these nests read.
     """
-    fused = fuse(sink)
+    carried = find_carried(sink)
+    fused = fuse(carried.apply(sink))
     if fused is None:
         return None
     if not any(contracts([s]) for s in sink.src):
         return fused if near_enough(fused, target.l2 // 2) else None
     loops, _ = output_loops(fused)
     *_, last = loops
+    if carried.sums and len(loops) != carried.depth:
+        return None
     rows = _rows(fused, target.l2)
     size = max((n for n in _divisors(last.arg.extent) if n <= rows), default=0)
     if size < FEWEST_ROWS:
         return None
     if size == last.arg.extent:
         return fuse(sink, len(loops) - 1) if len(loops) > 1 else None
-    number = fresh_number(sink)
-    parts: list[UOp] = []
-    for s in sink.src:
-        r = loops_of(s)[0][len(loops) - 1]
-        parts += (
-            Split(r.arg.number, size, number).apply(UOp(Ops.SINK, (s,), sink.arg)).src
-        )
-    return fuse(UOp(Ops.SINK, tuple(parts), sink.arg), len(loops))
+    blocks = replace(carried, depth=len(loops)).split(sink, size, fresh_number(sink))
+    return fuse(blocks, len(loops))
 
 
 def to_scratch(nest: UOp, passing: Collection[int], target: Target) -> UOp:

@@ -186,11 +186,11 @@ class Arithmetic(Base):
 
     def __le__(self, other: Operand) -> Self:
         a, b, _ = self._pair(other, "less or equal")
-        return self._new((a < b) | a.eq(b))
+        return self._new(composite.at_most(a, b))
 
     def __ge__(self, other: Operand) -> Self:
         a, b, _ = self._pair(other, "greater or equal")
-        return self._new((b < a) | a.eq(b))
+        return self._new(composite.at_most(b, a))
 
     def eq(self, other: Operand) -> Self:
         """Elementwise ``==``; NaN equals nothing."""

@@ -11,7 +11,9 @@ on ``|r| < 1.01 ln 2 / 2``, with the coefficients 1, 1 given: 2**-28.1 (f32) and
 n is rounded by adding 1.5 * 2**23 (2**52), which leaves it in the lowest bits. Twice
 the bias of an exponent is added with it, so that both halves of ``n + 2 bias`` are the
 exponents of powers of two: a product with both reaches infinity, and the subnormal
-numbers with a single rounding.
+numbers with a single rounding. Where the result is 0, as for what is masked with -inf,
+0 is what all of it is computed of: some processors take a hundred times as long for a
+product that is too small.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from __future__ import annotations
 from uopc.backend_c.vector_math.fma import FMA
 from uopc.backend_c.vector_math.lanes import (
     INLINE,
-    MAX,
     MIN,
     SELECT,
     SPLAT,
@@ -44,13 +45,13 @@ _EXP = (
     INLINE
     + """\
 {t} uopc_exp_{t}({t} x) {{
-  x = uopc_vmin_{t}(uopc_splat_{t}(@EXP_HIGH@), x);
-  x = uopc_vmax_{t}(uopc_splat_{t}(@EXP_LOW@), x);
+  {m} some = ~({m})(x < uopc_splat_{t}(@EXP_LOW@));
+  x = ({t})(({m})uopc_vmin_{t}(uopc_splat_{t}(@EXP_HIGH@), x) & some);
   {t} shifted = uopc_step_{t}(x, uopc_splat_{t}(@LOG2E@), @MAGIC@), n = shifted-@MAGIC@;
   {t} r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_HIGH@), x);
   r = uopc_fma_{t}(n, uopc_splat_{t}(-@LN2_LOW@), r);
 @TERMS@
-  return uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted);
+  return ({t})(({m})uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted) & some);
 }}
 """
 )
@@ -58,11 +59,11 @@ _EXP2 = (
     INLINE
     + """\
 {t} uopc_exp2_{t}({t} x) {{
-  x = uopc_vmin_{t}(uopc_splat_{t}(@EXP2_HIGH@), x);
-  x = uopc_vmax_{t}(uopc_splat_{t}(@EXP2_LOW@), x);
+  {m} some = ~({m})(x < uopc_splat_{t}(@EXP2_LOW@));
+  x = ({t})(({m})uopc_vmin_{t}(uopc_splat_{t}(@EXP2_HIGH@), x) & some);
   {t} shifted = x+@MAGIC@, r = x-(shifted-@MAGIC@);
 @TERMS@
-  return uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted);
+  return ({t})(({m})uopc_scale_{t}(uopc_step_{t}(p, r, @ONE@), shifted) & some);
 }}
 """
 )
@@ -127,7 +128,7 @@ def _helpers(text: str, terms: dict[str, tuple[str, ...]]) -> Helpers:
     return {
         e: tuple(
             fill(part, {**_CONSTANTS[e], "TERMS": horner("r", terms[e])})
-            for part in (*FMA[e], SPLAT, SELECT, MIN, MAX, STEP, SCALE, text)
+            for part in (*FMA[e], SPLAT, SELECT, MIN, STEP, SCALE, text)
         )
         for e in _CONSTANTS
     }
