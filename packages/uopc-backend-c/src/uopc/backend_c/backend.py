@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from uopc.backend_c.program import CProgram
-from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
 from uopc.kernelize import Plan
 from uopc.plugins import registry
@@ -14,7 +12,7 @@ from uopc.uop import BUILTIN_OPS, OpDef, Ops
 NAME = "c"
 
 
-def spellings() -> Mapping[OpDef, AnySpelling]:
+def spellings() -> Spellings:
     """The C spellings of all loaded plugins."""
     return {op: s for (name, op), s in registry().spellings.items() if name == NAME}
 

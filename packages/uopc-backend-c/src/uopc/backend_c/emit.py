@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from uopc.backend_c.load import ENTRY
 from uopc.backend_c.printer import KernelPrinter, global_buffers
-from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.target import current_target
 from uopc.backend_c.toolchain import stats
 from uopc.backend_c.tuned import known_schedule
@@ -16,9 +17,8 @@ from uopc.kernelize import Kernel, Plan
 from uopc.runtime import Lowered, lower_kernel, lower_nest, nests_of
 from uopc.schedule import PLAIN, Target
 from uopc.simplify import remembering
-from uopc.uop import OpDef, Ops, UOp, collector_paused, toposort
+from uopc.uop import Ops, UOp, collector_paused, toposort
 
-ENTRY = "uopc_run"
 UNIT_COST = 8000
 """What one unit is to cost, in characters: gcc takes some 20 us for each at -O2."""
 
@@ -36,8 +36,6 @@ static void uopc_serial(void (*task)(void**, long), void** table, long n) {{
 
 {_PARALLEL} = uopc_serial;
 """
-
-Spellings = Mapping[OpDef, AnySpelling]
 
 
 @dataclass(frozen=True)

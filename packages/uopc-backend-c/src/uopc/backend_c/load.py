@@ -11,6 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+ENTRY = "uopc_run"
+"""The function that runs a plan."""
+
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from uopc.backend_c.scalars import PAD, ScalarPrinter, buffers, variable
-from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.statements import StatementPrinter
 from uopc.backend_c.streams import FENCE
 from uopc.backend_c.tasks import shared_locals, task_start
 from uopc.backend_c.tiles import exposed_locals
 from uopc.backend_c.types import c_type
-from uopc.uop import OpDef, UOp, toposort
+from uopc.uop import UOp, toposort
 
 
 class KernelPrinter:
     """Prints one loop program; ``helpers`` collects what the text calls."""
 
-    def __init__(self, sink: UOp, spellings: Mapping[OpDef, AnySpelling]) -> None:
+    def __init__(self, sink: UOp, spellings: Spellings) -> None:
         self.sink = sink
         self._shared = shared_locals(sink.src)
         in_memory = self._shared | exposed_locals(sink.src)

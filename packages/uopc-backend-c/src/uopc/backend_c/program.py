@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from uopc.backend_c import plans
-from uopc.backend_c.ahead import HeadStart
-from uopc.backend_c.cache import build
-from uopc.backend_c.emit import ENTRY, PlanText, Spellings, plan_text
-from uopc.backend_c.load import Library, LoadError, load
+from uopc.backend_c.load import ENTRY, Library, LoadError, load
 from uopc.backend_c.pool import use_pool
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.toolchain import CompileError
 from uopc.backend_c.watch import counted
 from uopc.config import get, overriding
 from uopc.kernelize import Kernel, Plan
 from uopc.plugins import registry
+from uopc.runtime.values import importing
 from uopc.uop import toposort
+
+if TYPE_CHECKING:
+    from uopc.backend_c.emit import PlanText
 
 
 def _spelled_by(kernels: Sequence[Kernel], spellings: Spellings) -> str:
@@ -54,6 +56,10 @@ class CProgram:
         use_pool(self._library)
 
     def _built(self, key: str | None) -> Library:
+        with importing:  # where nothing is compiled, it is not needed
+            from uopc.backend_c.ahead import HeadStart
+            from uopc.backend_c.cache import build
+
         with HeadStart(self._opt) as ahead:
             # Without a key every pass is run each time, though the C may be known.
             units = self._text(ahead.add if key else None).units()
@@ -79,6 +85,9 @@ class CProgram:
         self, watch: Callable[[Mapping[str, str]], None] | None = None
     ) -> PlanText:
         """The C of the plan, printed once; ``watch`` is for `plan_text`."""
+        with importing:
+            from uopc.backend_c.emit import plan_text
+
         if self._printed is None:
             with overriding(UOPC_OPT=self._opt):
                 self._printed = plan_text(self._kernels, self._spellings, watch)

@@ -7,13 +7,13 @@ from typing import Any
 
 from uopc.backend_c.registers import Registers
 from uopc.backend_c.spelling import Spelling
-from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.types import c_literal, c_type
 from uopc.config import get
 from uopc.dtype import DType
 from uopc.plugins import note_owner
 from uopc.simplify import Bounds
-from uopc.uop import Literal, OpDef, Ops, UOp, toposort
+from uopc.uop import Literal, Ops, UOp, toposort
 
 # Deeper expressions get a name: compilers limit nested brackets to 256.
 MAX_DEPTH = 24
@@ -41,7 +41,7 @@ class ScalarPrinter:
     def __init__(
         self,
         statements: Iterable[UOp],
-        spellings: Mapping[OpDef, AnySpelling],
+        spellings: Spellings,
         in_memory: Iterable[UOp] = (),
         bounds: Bounds | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ gives are equally wide, as wide as its other operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from uopc.backend_c.half import HALF_CASTS
 from uopc.backend_c.spelling import Spelling
@@ -27,6 +27,7 @@ from uopc.simplify import Bounds
 from uopc.uop import Literal, OpDef, Ops, UOp
 
 AnySpelling = Spelling | Callable[[UOp, Bounds], Spelling]
+Spellings = Mapping[OpDef, AnySpelling]
 
 
 _FLOORDIV = Spelling(
@@ -293,7 +294,7 @@ def _sqrt(u: UOp, bounds: Bounds) -> Spelling:
     return Spelling("__builtin_sqrt{f}({0})", (), "uopc_sqrt_{t}({0})", helper)
 
 
-SPELLINGS: dict[OpDef, AnySpelling] = {
+SPELLINGS: Spellings = {
     Ops.ADD: _everywhere("({0}+{1})"),
     Ops.MUL: _everywhere("({0}*{1})"),
     Ops.DIV: _everywhere("({0}/{1})"),

@@ -14,7 +14,6 @@ import numpy as np
 
 from uopc.dtype import DType
 from uopc.kernelize import Plan
-from uopc.schedule.nest import is_loop
 from uopc.spec import SpecError
 from uopc.uop import Ops, UOp, cast_array, toposort
 
@@ -102,6 +101,8 @@ def _outputs(form: UOp, data: dict[int, Array]) -> list[Array]:
 
 def _work(sink: UOp) -> int:
     """About how many operations the loops run."""
+    from uopc.schedule.nest import is_loop
+
     work: dict[UOp, int] = {}
     for u in toposort([sink]):
         inner = sum(work[s] for s in u.src)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from uopc.backend_c.pool import threads
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.tuning.memory import Memory
-from uopc.backend_c.tuning.trials import Clock, Spellings, Trial, compiled, ratio
+from uopc.backend_c.tuning.trials import Clock, Trial, compiled, ratio
 from uopc.schedule import Target
 from uopc.schedule.candidates import Candidate, candidates
 from uopc.schedule.knobs import AS_ESTIMATED, Knobs

@@ -18,14 +18,12 @@ from uopc.backend_c.load import Library, LoadError, load
 from uopc.backend_c.pool import use_pool
 from uopc.backend_c.printer import global_buffers
 from uopc.backend_c.scratch import scratch_folder
-from uopc.backend_c.spellings import AnySpelling
+from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.toolchain import CompileError, compile_shared, find_compiler
 from uopc.backend_c.tuning.memory import Memory
 from uopc.runtime import Lowered
 from uopc.schedule.candidates import Candidate
-from uopc.uop import OpDef, Ops, UOp
-
-Spellings = Mapping[OpDef, AnySpelling]
+from uopc.uop import Ops, UOp
 
 SAMPLE = 3e-4
 """Seconds that a sample takes at least: so often a program runs for one."""
