@@ -265,11 +265,14 @@ def test_what_feeds_it_and_what_follows() -> None:
     assert_same(loops(three.reduce(Ops.ADD, 1)), AVX2)
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["with others", "alone"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_follows_in_wider_types_is_in_narrower_vectors(target: Target) -> None:
+def test_what_follows_in_wider_types_is_in_narrower_vectors(
+    target: Target, alone: bool
+) -> None:
     """No vector of doubles is wider than a register, whatever the sums are."""
     x = matmul(array(0, 7, 3), array(1, 3, 37)).cast(f64)
-    y = array(2, 7, 37).cast(f64)
+    y = x if alone else array(2, 7, 37).cast(f64)
     sink = loops(((x < 0) & (y < 1)).where(x.const_like(0.0), x * y).cast(f32))
     assert_same(sink, target)
     steps = contraction(sink, target)

@@ -34,10 +34,10 @@ from uopc.schedule.contraction_reads import (
 )
 from uopc.schedule.contraction_right import RightKind
 from uopc.schedule.contraction_window import Window, find_window
-from uopc.schedule.nest import Addresses, fresh_number, output_loops
+from uopc.schedule.nest import Addresses, fresh_number, output_loops, read
 from uopc.schedule.step import Simplify, Step
 from uopc.schedule.target import Target
-from uopc.uop import Ops, UOp, toposort
+from uopc.uop import Ops, UOp, substitute, toposort
 
 SMALL = 4096
 """Contractions of fewer products are left to the schedules of reductions."""
@@ -198,7 +198,13 @@ def _ways(c: Contraction, target: Target, many: bool = False) -> list[Way]:
 
 def _narrowed(sink: UOp, c: Contraction, target: Target) -> list[Step]:
     """Vectors are as long as suits the sums. What follows may be wider, as f64 is."""
-    wide = Addresses(sink.src).widest() > c.accumulator.dtype.itemsize
+    column = c.columns[-1]
+    sums = {
+        read(c.accumulator, UOp.const(0, column.dtype)): read(c.accumulator, column)
+    }
+    # There is a sum for each column, though the program keeps but one at a time.
+    follows = Addresses([*sink.src, *substitute(c.stores, sums)])
+    wide = follows.widest() > c.accumulator.dtype.itemsize
     return [Narrow(target.vector_bytes)] if wide else []
 
 
