@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from uopc.backend_c.scalars import Names
+from uopc.backend_c.types import c_type
 from uopc.backend_c.vector_expressions import VectorExpressions
 from uopc.simplify import Bounds
 from uopc.simplify.linear import decompose
@@ -41,34 +42,39 @@ def print_blocks(
         found = values.lanes.affine(block[0].src[1])
         assert found is not None
         at = values.pointer(block[0].src[0], found.base, names, uses, pad)
-        t = values.type(block[0])
-        places = [f"({at}+{i * found.step})" if i else at for i in range(values.width)]
-        rows = [_line(values, t, f"*({t}_mem*){place}", pad) for place in places]
-        order = values.types.mask(block[0].dtype.bits, values.width)
-        names.update(zip(block, _columns(values, t, order, rows, pad), strict=True))
+        scalars, count = values.scalars, values.width
+        t, dtype = values.type(block[0]), block[0].dtype
+        scalars.helpers |= dict.fromkeys(
+            (
+                _PICK,
+                _turning(t, c_type(dtype), values.types.mask(dtype.bits, count), count),
+            )
+        )
+        name = scalars.name("val")
+        call = f"uopc_turn_{t}({at}, {found.step}, {name});"
+        scalars.lines.append(f"{pad}{t} {name}[{count}]; {call}")
+        names.update({u: f"{name}[{i}]" for i, u in enumerate(block)})
 
 
-def _columns(
-    values: VectorExpressions, t: str, order: str, rows: list[str], pad: str
-) -> list[str]:
-    """The names of the columns of a block whose rows have names."""
-    values.scalars.helpers[_PICK] = None
-    found, count = list(rows), len(rows)
+def _turning(t: str, element: str, order: str, count: int) -> str:
+    """The function that reads the rows of a block and returns its columns.
+
+    It is called: all blocks of one type share it, and the compiler's time for it.
+    """
+    rows = [f"  {t} r{i} = *({t}_mem*)(from+{i}*step);" for i in range(count)]
+    lines = [*rows, f"  {t} low;"]
     half = count // 2
     while half:
         for i in (i for i in range(count) if not i & half):
-            pick = f"uopc_pick({order}, {found[i]}, {found[i + half]}, "
-            found[i] = _line(values, t, f"{pick}{_low(count, half)})", pad)
-            found[i + half] = _line(values, t, f"{pick}{_high(count, half)})", pad)
+            pick = f"uopc_pick({order}, r{i}, r{i + half}, "
+            lines.append(f"  low = {pick}{_low(count, half)});")
+            lines.append(f"  r{i + half} = {pick}{_high(count, half)});")
+            lines.append(f"  r{i} = low;")
         half //= 2
-    return found
-
-
-def _line(values: VectorExpressions, t: str, text: str, pad: str) -> str:
-    """The name of a new variable."""
-    name = values.scalars.name("val")
-    values.scalars.lines.append(f"{pad}{t} {name} = {text};")
-    return name
+    lines += [f"  to[{i}] = r{i};" for i in range(count)]
+    given = f"const {element}* restrict from, long long step, {t}* restrict to"
+    head = f"static __attribute__((noinline)) void uopc_turn_{t}({given}) {{"
+    return "\n".join([head, *lines, "}\n"])
 
 
 def _low(count: int, half: int) -> str:
