@@ -23,13 +23,18 @@ from uopc.testing.rows import (
 IN_SEQUENCE = ("prod", "scatter_add")
 # What is exp of a rounded difference.
 ROUNDED_EXPONENT = "softmax, each"
+# Added up by NumPy's BLAS, on some processors one after the other.
 SUMS_OF_PRODUCTS = ("x @ y", "einsum", "x.softmax() @ y")
 
 
 @pytest.mark.parametrize("function", ROW_FUNCTIONS, ids=lambda f: f.name)
 def test_short_rows_are_within_four_ulp(function: RowFunction) -> None:
+    if function.name in SUMS_OF_PRODUCTS:
+        for n in (1, 3, 64, 1000):
+            assert one(function, n).error <= max(4, n / 2)
+        return
     (found,) = measure_rows([function], "interp", (1, 3, 64, 1000))
-    allowed = 6 if function.name in SUMS_OF_PRODUCTS else 4
+    allowed = 4
     if function.name in IN_SEQUENCE:
         allowed = 500  # half an ulp for each of 1000
     if function.name == ROUNDED_EXPONENT:

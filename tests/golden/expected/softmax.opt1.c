@@ -57,18 +57,6 @@ static inline __attribute__((always_inline)) f32x4 uopc_vmin_f32x4(f32x4 a, f32x
 #endif
 }
 
-static inline __attribute__((always_inline)) f32x4 uopc_vmax_f32x4(f32x4 a, f32x4 b) {
-#if defined(__AVX512F__) && !defined(__clang__) && 4*4 == 64
-  return __builtin_ia32_maxps512_mask(a, b, a, -1, 4);
-#elif defined(__AVX__) && !defined(__clang__) && 4*4 == 32
-  return __builtin_ia32_maxps256(a, b);
-#elif defined(__SSE2__) && !defined(__clang__) && 4*4 == 16
-  return __builtin_ia32_maxps(a, b);
-#else
-  return uopc_select_f32x4((i32x4)(a > b), a, b);
-#endif
-}
-
 static inline __attribute__((always_inline)) f32x4 uopc_step_f32x4(f32x4 p, f32x4 x, double c) {
   return uopc_fma_f32x4(p, x, uopc_splat_f32x4(c));
 }
@@ -79,8 +67,8 @@ static inline __attribute__((always_inline)) f32x4 uopc_scale_f32x4(f32x4 p, f32
 }
 
 static inline __attribute__((always_inline)) f32x4 uopc_exp_f32x4(f32x4 x) {
-  x = uopc_vmin_f32x4(uopc_splat_f32x4(89.0f), x);
-  x = uopc_vmax_f32x4(uopc_splat_f32x4(-104.0f), x);
+  i32x4 some = ~(i32x4)(x < uopc_splat_f32x4(-104.0f));
+  x = (f32x4)((i32x4)uopc_vmin_f32x4(uopc_splat_f32x4(89.0f), x) & some);
   f32x4 shifted = uopc_step_f32x4(x, uopc_splat_f32x4(0x1.715476p+0f), 12583166.0f), n = shifted-12583166.0f;
   f32x4 r = uopc_fma_f32x4(n, uopc_splat_f32x4(-0x1.62e4p-1f), x);
   r = uopc_fma_f32x4(n, uopc_splat_f32x4(-0x1.7f7d1cp-20f), r);
@@ -90,7 +78,7 @@ static inline __attribute__((always_inline)) f32x4 uopc_exp_f32x4(f32x4 x) {
   p = uopc_step_f32x4(p, r, 0x1.55548ap-3f);
   p = uopc_step_f32x4(p, r, 0x1.fffffap-2f);
   p = uopc_step_f32x4(p, r, 1.0f);
-  return uopc_scale_f32x4(uopc_step_f32x4(p, r, 1.0f), shifted);
+  return (f32x4)((i32x4)uopc_scale_f32x4(uopc_step_f32x4(p, r, 1.0f), shifted) & some);
 }
 
 static inline float uopc_exp_f32(float x) {

@@ -68,10 +68,17 @@ def _written(m: Model) -> int:
 
 
 def round_size(extent: int, rounds: int, align: int) -> int:
-    """How many iterations a parallel round gets: whole multiples, little left over."""
+    """How many iterations a parallel round gets: whole multiples, little left over.
+
+    Nothing, if up to twice as many rounds divide evenly: what is left over is done by
+    one thread while others wait, and its loops are compiled as well.
+    """
     size = max(1, extent // rounds)
     if size >= align:
         size -= size % align
+    for n in range(-(-extent // size), 2 * extent // size + 1):
+        if extent % n == 0 and (size < align or extent // n % align == 0):
+            return extent // n
     return size
 
 
