@@ -167,7 +167,7 @@ def test_the_entry_may_go_before_it_is_opened(monkeypatch: pytest.MonkeyPatch):
             made.unlink()
         return made
 
-    monkeypatch.setattr("uopc.backend_c.program.build", unlucky)
+    monkeypatch.setattr("uopc.backend_c.cache.build", unlucky)
     assert CProgram(plan, spellings())
     assert removed
     assert cache.stats.misses - before == 2
