@@ -106,6 +106,17 @@ def test_little_scores_are_left_to_the_caches(monkeypatch: pytest.MonkeyPatch) -
     assert [len(n.kernels) for n in found] == [1, 3, 1]
 
 
+def test_a_huge_cache_makes_no_huge_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread's stack does not grow with the processor's caches."""
+    monkeypatch.undo()
+    q, k, v = (Tensor(np.ones((4096, 4), np.float32)) for _ in range(3))
+    (nest, *_), _ = nests(attention(q, k, v))
+    assert len(nest.kernels) >= 3
+    sink = lowered(nest, replace(SMALL_L2, l2=64 << 20), check=1)
+    own = [u for u in toposort([sink]) if u.op is Ops.BUFFER and u not in touched(sink)]
+    assert sum(u.arg.size * u.dtype.itemsize for u in own) < 4 << 20
+
+
 def test_several_rows_of_blocks_make_one_loop_of_rounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,6 +20,9 @@ from uopc.uop import UOp
 FEWEST_ROWS = 8
 """Of a block: with fewer, a contraction would read its other factor too often."""
 
+SCRATCH_BYTES = 2 << 20
+"""Of a round at most: it is on the stack of whichever thread runs it."""
+
 
 def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
     """The nests of a program as one, or None.
@@ -35,12 +38,12 @@ def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
     if fused is None:
         return None
     if not any(contracts([s]) for s in sink.src):
-        return fused if near_enough(fused, target.l2 // 2) else None
+        return fused if near_enough(fused, _room(target) // 2) else None
     loops, _ = output_loops(fused)
     *_, last = loops
     if carried.sums and len(loops) != carried.depth:
         return None
-    rows = _rows(fused, target.l2)
+    rows = _rows(fused, _room(target))
     size = max((n for n in _divisors(last.arg.extent) if n <= rows), default=0)
     if size < FEWEST_ROWS:
         return None
@@ -52,7 +55,11 @@ def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
 
 def to_scratch(nest: UOp, passing: Collection[int], target: Target) -> UOp:
     """A nest that stores nothing for itself alone but in scratch of its rounds."""
-    return in_scratch(without_stores(nest, passing), passing, target.l2 // 2)
+    return in_scratch(without_stores(nest, passing), passing, _room(target) // 2)
+
+
+def _room(target: Target) -> int:
+    return min(target.l2, SCRATCH_BYTES)
 
 
 def _rows(fused: UOp, room: int) -> int:
