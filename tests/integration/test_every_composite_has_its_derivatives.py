@@ -139,7 +139,7 @@ COMPOSITES = ELEMENTS | AXES | PLACES | LOSSES
 NO_DERIVATIVE = {
     **dict.fromkeys(("argmax", "argsort", "from_end", "index_nodes", "last_writer",
                      "one_hot_index"), "gives positions"),
-    **dict.fromkeys(("at_position", "inside", "written"), "gives a mask"),
+    **dict.fromkeys(("at_most", "at_position", "inside", "written"), "gives a mask"),
     **dict.fromkeys(("blocks", "broadcast_shape", "count"), "gives Python's integers"),
     **dict.fromkeys(("full", "iota"), "is made of numbers that are known"),
     **dict.fromkeys(("normal", "random_bits", "threefry", "uniform"),
