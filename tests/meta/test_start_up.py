@@ -32,8 +32,8 @@ NEEDED: dict[str, set[str] | None] = {
     "composite": {"shape"},
     "runtime": {"buffers", "capture", "origins", "pages", "values"},
     "tensor": {
-        "arithmetic", "base", "convolution", "einsum", "gather", "given", "keywords",
-        "movement", "order", "random", "reduction", "setitem", "tensor",
+        "arithmetic", "base", "convolution", "einsum", "elements", "gather", "given",
+        "keywords", "movement", "order", "pieces", "random", "reduction", "setitem", "tensor",
     },
 }  # fmt: skip
 # What others of the standard library and of our dependencies take long to import.

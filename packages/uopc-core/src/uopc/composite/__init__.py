@@ -57,6 +57,16 @@ if TYPE_CHECKING:
     from uopc.composite.norms import deviation, norm, variance
     from uopc.composite.order import along_last, argmax, argsort
     from uopc.composite.random import blocks, normal, random_bits, threefry, uniform
+    from uopc.composite.rounding import (
+        ceil,
+        floor,
+        isfinite,
+        isinf,
+        isnan,
+        nearest,
+        sign,
+        trunc,
+    )
     from uopc.composite.scan import cumulative, product_of_others
     from uopc.composite.update import at_position, inside, last_writer, put, written
 
@@ -71,6 +81,7 @@ __all__ = [
     "broadcast_shape",
     "broadcast_to",
     "cat",
+    "ceil",
     "conv",
     "cos",
     "cross_entropy",
@@ -80,12 +91,16 @@ __all__ = [
     "einsum",
     "exp",
     "flip",
+    "floor",
     "from_end",
     "full",
     "gelu",
     "index_nodes",
     "inside",
     "iota",
+    "isfinite",
+    "isinf",
+    "isnan",
     "last_writer",
     "log",
     "log1p",
@@ -94,6 +109,7 @@ __all__ = [
     "logsumexp",
     "matmul",
     "mean",
+    "nearest",
     "norm",
     "normal",
     "one_hot",
@@ -108,6 +124,7 @@ __all__ = [
     "scatter_add",
     "sigmoid",
     "sigmoid_slope",
+    "sign",
     "silu",
     "soft_cross_entropy",
     "softmax",
@@ -118,6 +135,7 @@ __all__ = [
     "sum_to",
     "tanh",
     "threefry",
+    "trunc",
     "uniform",
     "variance",
     "written",
@@ -139,6 +157,7 @@ if not TYPE_CHECKING:
             "norms": "deviation norm variance",
             "order": "along_last argmax argsort",
             "random": "blocks normal random_bits threefry uniform",
+            "rounding": "ceil floor isfinite isinf isnan nearest sign trunc",
             "scan": "cumulative product_of_others",
             "update": "at_position inside last_writer put written",
         },

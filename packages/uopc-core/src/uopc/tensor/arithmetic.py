@@ -251,6 +251,8 @@ class Arithmetic(Base):
         """Convert; out of range saturates, NaN gives 0, integers wrap."""
         return self._new(self.uop.cast(as_dtype(dtype)))
 
+    astype = to = cast
+
     def exp(self) -> Self:
         """e to the power x; 0 and inf at -inf and inf."""
         return self._new(composite.exp(self._float()))

@@ -9,14 +9,14 @@ from typing import Self
 from uopc import composite
 from uopc.composite import broadcast_shape, broadcast_to, reduce_axes
 from uopc.dtype import boolean, f32, f64, i32, promote
-from uopc.tensor.arithmetic import Arithmetic
 from uopc.tensor.base import Base
+from uopc.tensor.elements import Elements
 from uopc.uop import OpDef, Ops, UOp
 
 Axis = int | Sequence[int] | None
 
 
-class Reduction(Arithmetic):
+class Reduction(Elements):
     """``axis`` is a number, several, or None for all; negative counts back."""
 
     __slots__ = ()
@@ -76,6 +76,21 @@ class Reduction(Arithmetic):
             # Complement reverses the order of integers without overflow.
             return ~((~self).max(axis, keepdim))
         return -((-self).max(axis, keepdim))
+
+    def any(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Whether some element is not zero: bool, false of no elements."""
+        flags = self._flags()
+        if not self.numel():  # a maximum of nothing has no value
+            return self._new(flags.cast(i32)).sum(axis, keepdim).ne(0)
+        return self._new(reduce_axes(flags, Ops.MAX, self._axes(axis), keepdim))
+
+    def all(self, axis: Axis = None, keepdim: bool = False) -> Self:
+        """Whether no element is zero: bool, true of no elements."""
+        return ~self._new(self._flags().logical_not()).any(axis, keepdim)
+
+    def _flags(self) -> UOp:
+        """Whether each element is not zero; NaN is not."""
+        return self.uop if self.dtype is boolean else self.uop.ne(0)
 
     def _in_f32(self, function: Callable[[UOp], UOp]) -> Self:
         """``function`` of the node; of a half type in f32, and rounded at the end.

@@ -11,9 +11,9 @@ from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.runtime.capture import note_change
 from uopc.runtime.values import cut, held, live_tensors, realize_all
 from uopc.tensor.base import Base
-from uopc.tensor.convolution import Convolution
 from uopc.tensor.keywords import explain_keywords
 from uopc.tensor.movement import _shape_of
+from uopc.tensor.pieces import Pieces
 from uopc.tensor.random import default as generator
 from uopc.uop import Literal, Ops, UOp, substitute, toposort
 
@@ -32,7 +32,7 @@ _REFLECTED = {
 
 
 @explain_keywords
-class Tensor(Convolution):
+class Tensor(Pieces):
     """A lazy array of numbers.
 
     Operations build a graph; ``numpy()``, ``item()`` or ``realize()`` compute
@@ -115,6 +115,54 @@ class Tensor(Convolution):
         if step != 1:
             place = place * step
         return cls((place + start if start else place).cast(wanted))
+
+    @classmethod
+    def linspace(
+        cls, start: float, stop: float, count: int = 50, dtype: Any = f32
+    ) -> Tensor:
+        """``count`` numbers from ``start`` to ``stop``, both included, evenly apart.
+
+        Computed in f64 and rounded once, so that the ends are exact. torch has no
+        default for ``count``; NumPy's is the same.
+        """
+        if count < 0:
+            raise ValueError(f"linspace: expected a count from 0, got {count}")
+        place = iota(count).cast(f64)
+        step = (stop - start) / max(count - 1, 1)
+        ahead = place * step + float(start)
+        behind = (place - float(count - 1)) * step + float(stop)
+        middle = place < count / 2  # the ends are those that were asked for
+        return cls(middle.where(ahead, behind).cast(as_dtype(dtype)))
+
+    @classmethod
+    def eye(cls, rows: int, columns: int | None = None, dtype: Any = f32) -> Tensor:
+        """Ones where row and column have the same number, else zeros."""
+        shape = (rows, rows if columns is None else columns)
+        i = iota(shape[0]).reshape((shape[0], 1)).expand(shape)
+        j = iota(shape[1]).reshape((1, shape[1])).expand(shape)
+        return cls(i.eq(j).cast(as_dtype(dtype)))
+
+    @classmethod
+    def meshgrid(
+        cls, *axes: Any, indexing: OneOf["ij", "xy"] = "ij"
+    ) -> tuple[Tensor, ...]:
+        """Of vectors, arrays with the value of each at all places of their grid.
+
+        With ``indexing="xy"`` the first two axes are swapped, which is NumPy's default;
+        torch's is "ij".
+        """
+        if any(not isinstance(t, Tensor) or t.ndim > 1 for t in axes):
+            raise TypeError("meshgrid: expected tensors of one axis")
+        if indexing not in ("ij", "xy"):
+            raise ValueError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")
+        shape = [t.numel() for t in axes]
+        found = []
+        for i, t in enumerate(axes):
+            alone = [n if i == at else 1 for at, n in enumerate(shape)]
+            wide = t.reshape(alone).expand(shape)
+            swap = indexing == "xy" and len(axes) > 1
+            found.append(wide.transpose(0, 1) if swap else wide)
+        return tuple(found)
 
     @classmethod
     def rand(cls, *shape: Any, dtype: Any = f32, **kwargs: Any) -> Tensor:

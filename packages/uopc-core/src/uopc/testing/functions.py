@@ -102,12 +102,16 @@ FUNCTIONS: tuple[Function, ...] = (
 
 EXACT: dict[str, tuple[str, ...]] = {
     "Comparisons give true or false": (
-        "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "eq", "ne"),
+        "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "eq", "ne",
+        "isnan", "isinf", "isfinite", "any", "all"),
+    "Whole numbers and signs": (
+        "floor", "ceil", "trunc", "round", "sign", "__floor__", "__ceil__",
+        "__trunc__"),
     "Bits of integers and bools": (
         "__and__", "__rand__", "__or__", "__ror__", "__xor__", "__rxor__",
         "__invert__", "__lshift__", "__rshift__"),
-    "Copies": ("where", "detach"),
-    "Conversions, which round once": ("cast",),
+    "Copies": ("where", "masked_fill", "clamp", "clip", "detach"),
+    "Conversions, which round once": ("cast", "astype", "to"),
     "Elements, chosen by comparisons or moved": (
         "max", "min", "sort", "topk", "diagonal"),
     "Positions are integers": ("argmax", "argmin", "argsort"),
@@ -116,7 +120,12 @@ EXACT: dict[str, tuple[str, ...]] = {
 """Functions whose result leaves nothing to measure, and why."""
 
 OTHERS: dict[str, tuple[str, ...]] = {
-    "Movement and indexing, which copy elements": ("Movement", "Gather", "SetItem"),
+    "Movement and indexing, which copy elements": (
+        "Movement",
+        "Gather",
+        "SetItem",
+        "Pieces",
+    ),
     "Constructors, values and gradients": ("Base", "Tensor"),
     "Sums of products, with the errors of `x @ y`": ("Convolution",),
 }

@@ -1,16 +1,28 @@
 """Layers, optimizers, and the parameters in between."""
 
+from uopc.nn.containers import Dropout, Sequential, evaluate, train
+from uopc.nn.convolutions import Conv1d, Conv2d
 from uopc.nn.functional import scaled_dot_product_attention
 from uopc.nn.layers import Embedding, Linear
+from uopc.nn.norms import GroupNorm, LayerNorm, RMSNorm
 from uopc.nn.optim import SGD, AdamW, Optimizer
 from uopc.nn.parameters import parameters
 
 __all__ = [
     "SGD",
     "AdamW",
+    "Conv1d",
+    "Conv2d",
+    "Dropout",
     "Embedding",
+    "GroupNorm",
+    "LayerNorm",
     "Linear",
     "Optimizer",
+    "RMSNorm",
+    "Sequential",
+    "evaluate",
     "parameters",
     "scaled_dot_product_attention",
+    "train",
 ]

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
+from uopc.nn.initialisers import by_fan_in, parameter
 from uopc.tensor import Tensor
-
-
-def _parameter(t: Tensor) -> Tensor:
-    """A realized leaf that wants a gradient."""
-    t = t.realize()
-    t.requires_grad = True
-    return t
 
 
 class Linear:
@@ -27,12 +19,8 @@ class Linear:
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
-        bound = 1 / math.sqrt(inputs) if inputs else 0.0
-        spread = Tensor.rand(outputs, inputs) * (2 * bound) - bound
-        self.weight = _parameter(spread)
-        self.bias: Tensor | None = None
-        if bias:
-            self.bias = _parameter(Tensor.rand(outputs) * (2 * bound) - bound)
+        self.weight = by_fan_in(inputs, outputs, inputs)
+        self.bias = by_fan_in(inputs, outputs) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., inputs) -> (..., outputs)."""
@@ -51,7 +39,7 @@ class Embedding:
 
     def __init__(self, vocab: int, dim: int) -> None:
         self.vocab = vocab
-        self.weight = _parameter(Tensor.randn(vocab, dim) * 0.02)
+        self.weight = parameter(Tensor.randn(vocab, dim) * 0.02)
 
     def __call__(self, idx: Tensor) -> Tensor:
         """Integer (...) -> (..., dim).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +19,12 @@ def parameters(x: Any) -> list[Tensor]:
     Looks into lists, tuples, deques, sets, the values of dicts and the
     attributes of objects, in the order in which these hold their items.
     """
-    found: dict[int, Tensor] = {}
+    tensors = (item for item in objects(x) if isinstance(item, Tensor))
+    return [t for t in tensors if t.requires_grad and t.is_leaf]
+
+
+def objects(x: Any) -> Iterator[Any]:
+    """``x`` and all objects inside, each once, in the order of `parameters`."""
     # The objects themselves, so that no new one takes the id of another.
     seen: dict[int, Any] = {}
     stack = [x]
@@ -28,12 +33,9 @@ def parameters(x: Any) -> list[Tensor]:
         if isinstance(item, _PLAIN) or id(item) in seen:
             continue
         seen[id(item)] = item
-        if isinstance(item, Tensor):
-            if item.requires_grad and item.is_leaf:
-                found[id(item)] = item
-            continue
-        stack.extend(reversed(_parts(item)))
-    return list(found.values())
+        yield item
+        if not isinstance(item, Tensor):
+            stack.extend(reversed(_parts(item)))
 
 
 def _parts(item: Any) -> list[Any]:
