@@ -16,6 +16,7 @@ from smooth_arrays import ALONG, LABELS, ROWS, Draws
 
 from uopc import composite as c
 from uopc import nn
+from uopc.autodiff import vjp
 from uopc.composite.norms import centered
 from uopc.config import overriding
 from uopc.nn import scaled_dot_product_attention as attention
@@ -144,10 +145,16 @@ NO_DERIVATIVE = {
     **dict.fromkeys(("full", "iota"), "is made of numbers that are known"),
     **dict.fromkeys(("normal", "random_bits", "threefry", "uniform"),
                     "takes random words"),
+    **dict.fromkeys(("ceil", "floor", "nearest", "sign", "trunc"),
+                    "is constant between its steps: a test below"),
+    **dict.fromkeys(("isfinite", "isinf", "isnan"), "gives a mask"),
     "one_hot": "takes an integer, gives a mask",
     "shift": "holds what it subtracts constant, for users in which that cancels",
     **dict.fromkeys(("Optimizer", "SGD", "AdamW"), "assigns, and gives nothing"),
-    "parameters": "finds tensors",
+    **dict.fromkeys(("objects", "parameters"), "finds tensors"),
+    **dict.fromkeys(("by_fan_in", "parameter", "uniform"), "draws parameters"),
+    "Dropout": "draws numbers of f32: see its own test",
+    **dict.fromkeys(("evaluate", "train"), "sets flags"),
 }  # fmt: skip
 
 
@@ -163,12 +170,46 @@ def embedding(i: Tensor, weight: Tensor) -> Tensor:
     return layer(i).square()
 
 
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    layer = nn.LayerNorm(weight.shape, eps=0.1)
+    layer.weight, layer.bias = weight, bias
+    return layer(x)
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    layer = nn.RMSNorm(weight.shape, eps=0.1)
+    layer.weight = weight
+    return layer(x)
+
+
+def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    layer = nn.GroupNorm(2, 4, eps=0.1)
+    layer.weight, layer.bias = weight, bias
+    return layer(x)
+
+
+def conv(layer: nn.Conv1d | nn.Conv2d) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def call(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        layer.weight, layer.bias = weight, bias
+        return layer(x)
+
+    return call
+
+
 QKV = small(2, 2), small(3, 2), small(3, 1)
 MASK = np.array([[True, False, True], [False, False, False]])
 LAYERS: dict[str, Case] = {
     "Linear": (linear, small(2, 2, 3), small(2, 3), small(2)),
     "Linear: no bias": (linear, small(3), small(2, 3)),
     "Embedding": (embedding, np.append(ROWS, -1), small(3, 2)),
+    "LayerNorm": (layer_norm, small(2, 2, 3), near_one(2, 3), small(2, 3)),
+    "RMSNorm": (rms_norm, small(2, 3), near_one(3)),
+    "GroupNorm": (group_norm, small(2, 4, 2), near_one(4), small(4)),
+    "Conv1d": (conv(nn.Conv1d(2, 2, 2)), small(1, 2, 4), small(2, 2, 2), small(2)),
+    "Conv2d": (
+        conv(nn.Conv2d(2, 2, 2, stride=2, padding=1, groups=2)),
+        small(1, 2, 3, 2), small(2, 1, 2, 2), small(2)),
+    "Sequential": (nn.Sequential(Tensor.tanh, Tensor.square), small(3)),
     "scaled_dot_product_attention: mask, scale": (
         lambda q, k, v, m: attention(q, k, v, m, scale=0.3), *QKV, MASK),
     "scaled_dot_product_attention: added mask, causal": (
@@ -190,6 +231,14 @@ def test_a_composite(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer(name: str) -> None:
     check(LAYERS[name], uops=False)
+
+
+@pytest.mark.parametrize("f", [c.ceil, c.floor, c.nearest, c.sign, c.trunc])
+def test_steps_have_the_derivative_0(f: Callable[..., Any]) -> None:
+    x = np.append(SIGNED, [0.0, 0.5, 1.0, 2.0**30])
+    y, back = vjp(lambda t: t.apply(f), Tensor(x))
+    assert not back(Tensor(np.ones_like(x)))[0].numpy().any()
+    assert not (y.numpy() == x).all()
 
 
 def public(package: ModuleType) -> set[str]:

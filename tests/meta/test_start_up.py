@@ -33,7 +33,8 @@ NEEDED: dict[str, set[str] | None] = {
     "runtime": {"buffers", "capture", "origins", "pages", "values"},
     "tensor": {
         "arithmetic", "base", "convolution", "einsum", "elements", "gather", "given",
-        "keywords", "movement", "order", "pieces", "random", "reduction", "setitem", "tensor",
+        "keywords", "movement", "order", "pieces", "random", "reduction",
+        "setitem", "tensor",
     },
 }  # fmt: skip
 # What others of the standard library and of our dependencies take long to import.

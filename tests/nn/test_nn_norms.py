@@ -124,6 +124,11 @@ def test_dropout_keeps_the_mean() -> None:
     assert set(np.unique(y)) == {0.0, np.float32(1 / 0.75)}
     assert abs(y.mean() - 1) < 0.02
     assert (layer(x).numpy() != y).any()
+    t = Tensor(np.ones(300, np.float32), requires_grad=True)
+    kept = layer(t)
+    kept.sum().backward([t])
+    assert t.grad is not None
+    np.testing.assert_array_equal(t.grad.numpy(), kept.numpy())  # its factors
     assert not Dropout(1.0)(x).numpy().any()
     assert Dropout(0.0)(x) is x
 

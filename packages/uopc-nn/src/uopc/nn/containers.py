@@ -9,7 +9,7 @@ from uopc.nn.parameters import objects
 from uopc.tensor import Tensor
 
 Layer = Callable[[Any], Any]
-T = TypeVar("T")
+_Model = TypeVar("_Model")
 
 
 class Sequential:
@@ -71,7 +71,7 @@ class Dropout:
         return kept.where(x * (1 / (1 - self.p)), 0.0)
 
 
-def train(model: T, mode: bool = True) -> T:
+def train(model: _Model, mode: bool = True) -> _Model:
     """Have layers such as `Dropout` behave as in training; returns the model.
 
     Sets ``training`` of every object inside that has it, as ``model.train()`` does in
@@ -83,6 +83,6 @@ def train(model: T, mode: bool = True) -> T:
     return model
 
 
-def evaluate(model: T) -> T:
+def evaluate(model: _Model) -> _Model:
     """The opposite of `train`: PyTorch's ``model.eval()``."""
     return train(model, mode=False)
