@@ -79,6 +79,10 @@ def test_no_collection_happens_in_a_pass(name: str) -> None:
         "lower": lambda: lower(u.src[0].src[0], "k"),
         "parse_uir": lambda: parse_uir(text),
     }[name]
+    # What is imported at the first use is no part of a pass.
+    make_plan([UOp.buffer(4, f32, 0) + 1.0])
+    lower(UOp.buffer(4, f32, 0) + 1.0, "k")
+    parse_uir("%0 = buffer 4 : dtype=f32 slot=0")
     seen: list[str] = []
 
     def note(phase: str, info: object) -> None:

@@ -73,6 +73,25 @@ TABLE: dict[str, tuple[Callable[..., Tensor], tuple[np.ndarray, ...]]] = {
     "conv3d": (
         lambda x, w: x.conv3d(w, padding="same"),
         (small(1, 2, 1, 3), small(1, 1, 2, 1, 2))),
+    # Elements and Pieces
+    "clamp": (lambda t, low: t.clamp(low, 0.4), (apart(2, 3), small(3) - 2.0)),
+    "clip": (lambda t, high: t.clip(max=high), (apart(2, 3), small(3) + 2.0)),
+    "masked_fill": (
+        lambda t, v: t.masked_fill(t > 0, v), (apart(2, 3), small(3))),
+    "split": (lambda t: t.split([1, 2], 1)[1], (small(2, 3),)),
+    "chunk": (lambda t: t.chunk(2)[0], (small(3, 2),)),
+    "unbind": (lambda t: t.unbind(1)[2], (small(2, 3),)),
+    "roll": (lambda t: t.roll((1, 2), (0, 1)), (small(2, 3),)),
+    "tile": (lambda t: t.tile(2, 1, 2), (small(2, 2),)),
+    "repeat": (lambda t: t.repeat(2), (small(2),)),
+    "repeat_interleave": (lambda t: t.repeat_interleave(2, 1), (small(2, 2),)),
+    "tril": (lambda t: t.tril(), (small(3, 3),)),
+    "triu": (lambda t: t.triu(1), (small(2, 3),)),
+    "diag": (lambda t: t.diag(1).diag(-1), (small(3, 4),)),
+    "diff": (lambda t: t.diff(2), (small(2, 4),)),
+    "unfold": (lambda t: t.unfold(1, 3), (small(2, 4),)),
+    "movedim": (lambda t: t.movedim(0, 2), (small(2, 1, 3),)),
+    "ravel": (lambda t: t.ravel(), (small(2, 2),)),
     # Movement
     "reshape": (lambda t: t.reshape(3, 2), (small(2, 3),)),
     "flatten": (lambda t: t.flatten(), (small(2, 3),)),
@@ -105,7 +124,10 @@ NO_DERIVATIVE = {
     "argmax": "its result is an integer",
     "argmin": "its result is an integer",
     "argsort": "its result is an integer",
-}
+    **dict.fromkeys(("all", "any", "isfinite", "isinf", "isnan"), "gives bools"),
+    **dict.fromkeys(("floor", "ceil", "trunc", "round", "sign", "__floor__", "__ceil__",
+                     "__trunc__"), "is constant between its steps"),
+}  # fmt: skip
 CONSTANT = {"x ** 0", "x // y"}  # nothing moves but at jumps
 POSITIVE = {  # of elements, where the others take both signs
     "log", "log2", "log1p", "sqrt", "x ** y", "x ** 0.5", "x ** -0.5", "x ** 1.5",
@@ -162,7 +184,8 @@ def test_a_function_of_elements(function: Any) -> None:
 
 def test_none_is_forgotten() -> None:
     kinds = (
-        "Reduction", "Einsum", "Order", "Movement", "Gather", "SetItem", "Convolution"
+        "Elements", "Reduction", "Einsum", "Order", "Movement", "Pieces", "Gather",
+        "SetItem", "Convolution",
     )  # fmt: skip
     names = {name for kind in kinds for name in names_of(parts()[kind])}
     assert names == {*TABLE, *NO_DERIVATIVE}
