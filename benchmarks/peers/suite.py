@@ -63,10 +63,15 @@ def wait_until_idle(threads: int, patience: float) -> None:
             return
 
 
+def _inherited() -> dict[str, str]:
+    """The variables of this process that do not change what is measured."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(_DROPPED)}
+
+
 def environment(column: Column, threads: int, cache: str, cc: str) -> dict[str, str]:
     """The variables of a process: of uopc's, only what the column says."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(_DROPPED)}
-    kept |= dict.fromkeys(_THREADS, str(threads)) | dict.fromkeys(_CACHES, cache)
+    kept = _inherited() | dict.fromkeys(_THREADS, str(threads))
+    kept |= dict.fromkeys(_CACHES, cache)
     kept |= {k: v.format(cc=cc) for k, v in column.environment.items()}
     folders = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return kept | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
@@ -75,9 +80,8 @@ def environment(column: Column, threads: int, cache: str, cc: str) -> dict[str, 
 def compile_sources() -> None:
     """Write uopc's bytecode, as pip does for what it installs: a checkout has none."""
     folders = importlib.import_module("uopc").__path__
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(_DROPPED)}
     command = [sys.executable, "-m", "compileall", "-q", *folders]
-    subprocess.run(command, env=kept, check=True)
+    subprocess.run(command, env=_inherited(), check=True)
 
 
 def _pin(cpus: set[int]) -> None:

@@ -21,8 +21,7 @@ from uopc.uop import Ops, UOp, toposort
 SMALL_L2 = Target(16, 16, True, 32 << 10, 1200, 32 << 20, 2)
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+def do_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is worth it for megabytes is done for little arrays."""
     monkeypatch.setattr(joining, "FAR_BYTES", 1)
     monkeypatch.setattr(contraction, "SMALL", 0)
@@ -30,6 +29,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validate, "MAX_WORK", 10**7)
     monkeypatch.setattr(model, "PAYS_NS", 50)
     monkeypatch.setattr(model, "ROUND_NS", 10)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    do_for_little(monkeypatch)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_block_nests import SMALL_L2, buffer_of
+from test_block_nests import SMALL_L2, buffer_of, do_for_little
+from test_joined_kernels import run_nest
 from test_row_nests import lowered, touched
 
 from uopc.config import overriding
-from uopc.interp import run_loops
-from uopc.kernelize import joining, make_plan
+from uopc.kernelize import make_plan
 from uopc.rangeify import rangeify
-from uopc.runtime import Nest, nests_of, validate
-from uopc.schedule import contraction, model
+from uopc.runtime import Nest, nests_of
 from uopc.schedule.carry import FEWEST_ROUNDS, find_carried
 from uopc.tensor import Tensor
 from uopc.uop import Ops, UOp, toposort
@@ -27,13 +26,7 @@ Function = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is worth it for megabytes is done for little arrays."""
-    monkeypatch.setattr(joining, "FAR_BYTES", 1)
-    monkeypatch.setattr(contraction, "SMALL", 0)
-    monkeypatch.setattr(contraction, "WASTE", 100)
-    monkeypatch.setattr(validate, "MAX_WORK", 10**7)
-    monkeypatch.setattr(model, "PAYS_NS", 50)
-    monkeypatch.setattr(model, "ROUND_NS", 10)
+    do_for_little(monkeypatch)
 
 
 def weights(q: Tensor, k: Tensor) -> Tensor:
@@ -103,21 +96,11 @@ def test_a_sum_over_rows_is_in_the_nest_of_the_rows(
         once = f is by_both and keys == 12 and len(heads) == 1
         sink = lowered(nest, replace(SMALL_L2, l2=l2), check=3 if once else 1)
         assert all(b.arg.size < scores for b in touched(sink))
-        run(nest, sink, given)
+        run_nest(nest, sink, given)
     for at, right in zip(plan.outputs, expected, strict=True):
         got = given[at].reshape(right.shape)
         np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
     assert len(found[0].kernels) >= 4
-
-
-def run(nest: Nest, sink: UOp, memory: list[Array]) -> None:
-    """One nest, which finds NaN in what it is to write."""
-    nodes = toposort([sink])
-    written = {u.src[0] for u in nodes if u.op is Ops.STORE}
-    place = {b.arg.slot: nest.buffer(b.arg.slot, b in written) for b in touched(sink)}
-    given = {slot: memory[at] for slot, at in place.items()}
-    for slot, array in run_loops(sink, given).items():
-        memory[place[slot]] = array
 
 
 def test_rows_of_one_head_follow_one_another_and_heads_may_not() -> None:

@@ -12,7 +12,7 @@ from uopc.config import overriding
 from uopc.interp import run_loops
 from uopc.kernelize import Plan, make_plan
 from uopc.rangeify import rangeify
-from uopc.runtime import lower_nest, nests_of, new_buffer, plan_memory
+from uopc.runtime import Nest, lower_nest, nests_of, new_buffer, plan_memory
 from uopc.schedule.fuse import fuse, without_stores
 from uopc.testing import buf, random_graph
 from uopc.uop import Ops, UOp, toposort
@@ -45,19 +45,24 @@ def run_nests(plan: Plan, data: Sequence[Any]) -> list[Any]:
         for nest in nests_of(plan.kernels):
             lowered = lower_nest(nest, nest.name)
             assert lowered is not None
-            nodes = toposort([lowered.sink])
-            written = {u.src[0] for u in nodes if u.op is Ops.STORE}
-            place = {
-                b.arg.slot: nest.buffer(b.arg.slot, b in written)
-                for b in nodes
-                if b.op is Ops.BUFFER and b.arg.space == "global"
-            }
-            # So that pointers to them are `restrict`.
-            assert len({id(memory[b]) for b in place.values()}) == len(place)
-            given = {slot: memory[b] for slot, b in place.items()}
-            for slot, array in run_loops(lowered.sink, given).items():
-                memory[place[slot]][:] = array
+            run_nest(nest, lowered.sink, memory)
     return memory
+
+
+def run_nest(nest: Nest, sink: UOp, memory: Sequence[Any]) -> None:
+    """One nest of a plan on its memory, as a loop program."""
+    nodes = toposort([sink])
+    written = {u.src[0] for u in nodes if u.op is Ops.STORE}
+    place = {
+        b.arg.slot: nest.buffer(b.arg.slot, b in written)
+        for b in nodes
+        if b.op is Ops.BUFFER and b.arg.space == "global"
+    }
+    # So that pointers to them are `restrict`.
+    assert len({id(memory[b]) for b in place.values()}) == len(place)
+    given = {slot: memory[b] for slot, b in place.items()}
+    for slot, array in run_loops(sink, given).items():
+        memory[place[slot]][:] = array
 
 
 def moments(

@@ -85,10 +85,10 @@ class CProgram:
         self, watch: Callable[[Mapping[str, str]], None] | None = None
     ) -> PlanText:
         """The C of the plan, printed once; ``watch`` is for `plan_text`."""
-        with importing:
-            from uopc.backend_c.emit import plan_text
-
         if self._printed is None:
+            with importing:
+                from uopc.backend_c.emit import plan_text
+
             with overriding(UOPC_OPT=self._opt):
                 self._printed = plan_text(self._kernels, self._spellings, watch)
         return self._printed

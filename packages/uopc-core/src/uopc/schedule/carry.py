@@ -37,10 +37,12 @@ class Carried:
     """The nests of a program that sum over the rows of the others.
 
     Attributes:
+        products: whether each nest is a contraction.
         depth: how many loops the rows have.
         sums: by position of a nest, the loop of its sum that runs over rows.
     """
 
+    products: tuple[bool, ...]
     depth: int
     sums: dict[int, UOp]
 
@@ -70,13 +72,13 @@ class Carried:
 def find_carried(sink: UOp) -> Carried:
     """Which nests sum over the rows in which earlier ones make what they read."""
     nests = [loops_of(s) for s in sink.src]
-    products = [contracts([s]) for s in sink.src]
+    products = tuple([contracts([s]) for s in sink.src])
     pairs = zip(nests, products, strict=True)
     depth = min(len(loops) - product for (loops, _), product in pairs)
     sums: dict[int, UOp] = {}
     rounds = math.prod(r.arg.extent for r in nests[0][0][: max(depth - 1, 0)])
     if not any(products) or rounds < FEWEST_ROUNDS:
-        return Carried(depth, sums)
+        return Carried(products, depth, sums)
     homes: dict[UOp, Strides | None] = {}
     for i, (loops, body) in enumerate(nests):
         around = loops[:depth]
@@ -91,7 +93,7 @@ def find_carried(sink: UOp) -> Carried:
                 break
         for b, at in places_of(body, (Ops.STORE,)).items():
             homes[b] = _strides(at, around)
-    return Carried(depth, sums)
+    return Carried(products, depth, sums)
 
 
 def _strides(addresses: Collection[UOp], loops: Sequence[UOp]) -> Strides | None:
@@ -116,9 +118,9 @@ def _outside(nest: UOp, r: UOp, depth: int) -> UOp:
     (last,) = body[2:]
     out, at, value = last.src
     sum_ = read(found.buffer, found.start.src[1])
-    zero, first = UOp.const(0, out.dtype), UOp.const(0, r.dtype)
+    zero, second = UOp.const(0, out.dtype), UOp.const(1, r.dtype)
     inner = [u for u in found.loops if u is not r]
-    before = (r < first + 1).where(zero, read(out, at))
+    before = (r < second).where(zero, read(out, at))
     total = before + (sum_ if inner else found.value)
     final = substitute([value], {sum_: total})[0]
     if final is not total:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from uopc.schedule.carry import find_carried
-from uopc.schedule.fuse import contracts, fuse, stretch, without_stores
+from uopc.schedule.fuse import fuse, stretch, without_stores
 from uopc.schedule.nest import (
     fresh_number,
     output_loops,
@@ -37,7 +37,7 @@ def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
     fused = fuse(carried.apply(sink))
     if fused is None:
         return None
-    if not any(contracts([s]) for s in sink.src):
+    if not any(carried.products):
         return fused if near_enough(fused, _room(target) // 2) else None
     loops, _ = output_loops(fused)
     *_, last = loops

@@ -69,13 +69,12 @@ class Elements(Arithmetic):
 
     clip = clamp
 
-    def masked_fill(self, mask: Base, value: Operand) -> Self:
+    def masked_fill(self, mask: Self, value: Operand) -> Self:
         """``value`` where a bool tensor is true, else x; of x's type.
 
         The mask broadcasts with x. Raises TypeError for a mask that is not bool.
         """
-        if not isinstance(mask, Elements):
+        if not isinstance(mask, Base):
             got = type(mask).__name__
             raise TypeError(f"masked_fill: the mask must be a bool Tensor, not {got}")
-        filled = mask.where(value, self).cast(self.dtype)
-        return self._new(filled.uop, filled)
+        return mask.where(value, self).cast(self.dtype)

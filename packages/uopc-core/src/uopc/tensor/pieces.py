@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Sequence
 from typing import Self
 
@@ -35,11 +35,8 @@ class Pieces(Convolution):
                     f"split: {lengths} does not add up to {n}, the length of axis "
                     f"{axis} of {self.shape}"
                 )
-        ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
-        return tuple(
-            self._window(at, end - length, end)
-            for length, end in zip(lengths, ends, strict=True)
-        )
+        bounds = itertools.accumulate(lengths, initial=0)
+        return tuple(self._window(at, *pair) for pair in itertools.pairwise(bounds))
 
     def chunk(self, count: int, axis: int = 0) -> tuple[Self, ...]:
         """``count`` pieces along an axis, fewer if it is short, as in torch.
@@ -195,4 +192,4 @@ class Pieces(Convolution):
 
     def ravel(self) -> Self:
         """All elements on one axis."""
-        return self.reshape(math.prod(self.shape))
+        return self.flatten()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
 
+from uopc import composite
 from uopc.composite import full, iota, zeros_like
 from uopc.dtype import DType, as_dtype, f32, f64, i32
 from uopc.runtime.capture import note_change
@@ -137,10 +138,8 @@ class Tensor(Pieces):
     @classmethod
     def eye(cls, rows: int, columns: int | None = None, dtype: Any = f32) -> Tensor:
         """Ones where row and column have the same number, else zeros."""
-        shape = (rows, rows if columns is None else columns)
-        i = iota(shape[0]).reshape((shape[0], 1)).expand(shape)
-        j = iota(shape[1]).reshape((1, shape[1])).expand(shape)
-        return cls(i.eq(j).cast(as_dtype(dtype)))
+        places = composite.one_hot(iota(rows), rows if columns is None else columns)
+        return cls(places.cast(as_dtype(dtype)))
 
     @classmethod
     def meshgrid(

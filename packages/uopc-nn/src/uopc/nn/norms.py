@@ -25,6 +25,12 @@ def _require_last(what: str, x: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
+def _normed(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+    """Mean 0 and variance 1 over some axes."""
+    centred = x - x.mean(axes, keepdim=True)
+    return centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+
+
 class LayerNorm:
     """Mean 0 and variance 1 over the last axes, then scaled and shifted.
 
@@ -54,8 +60,7 @@ class LayerNorm:
         """(..., shape) -> (..., shape)."""
         _require_last("LayerNorm", x, self.shape)
         axes = tuple(range(-len(self.shape), 0))
-        centred = x - x.mean(axes, keepdim=True)
-        y = centred / (centred.square().mean(axes, keepdim=True) + self.eps).sqrt()
+        y = _normed(x, axes, self.eps)
         y = y if self.weight is None else y * self.weight
         return y if self.bias is None else y + self.bias
 
@@ -122,9 +127,7 @@ class GroupNorm:
                 f"{list(x.shape)}"
             )
         together = x.reshape(x.shape[0], self.groups, -1) if x.numel() else x
-        centred = together - together.mean(-1, keepdim=True)
-        var = centred.square().mean(-1, keepdim=True)
-        y = (centred / (var + self.eps).sqrt()).reshape(x.shape)
+        y = _normed(together, (-1,), self.eps).reshape(x.shape)
         each = (self.channels, *[1] * (x.ndim - 2))
         y = y if self.weight is None else y * self.weight.reshape(each)
         return y if self.bias is None else y + self.bias.reshape(each)
