@@ -155,3 +155,14 @@ def test_a_number_that_is_promised_is_given_to_no_other_loop() -> None:
         sink = step.apply(sink)
     else:
         raise AssertionError("no parallel loop")
+
+
+def test_products_that_run_in_one_nest_remain_contractions() -> None:
+    """Their columns are their own, though both have as many: a round is some rows."""
+    a, b, c, d = (Tensor(np.ones((64, 64), np.float32)) for _ in range(4))
+    (nest,), _ = nests(a @ b + c @ d)
+    assert len(nest.kernels) == 2
+    with overriding(UOPC_OPT=1):
+        found = lower_nest(nest, "k", replace(SMALL_L2, l2=8 << 10, vector_bytes=32))
+    assert found is not None
+    assert found.schedule.count("contract(") == 2

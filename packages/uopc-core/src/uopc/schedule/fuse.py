@@ -59,23 +59,27 @@ def _fused(
             inner.append(substitute(nested(loops[n:], body), same))
         around = (*outside, *common)
         if _in_step(inner, around):
-            return nested(common, _passed_on(_neighbours(inner, around)))
+            alone = [contracts(body) for body in bodies]
+            return nested(common, _passed_on(_neighbours(inner, alone, around)))
     return None
 
 
-def _neighbours(bodies: Sequence[Body], outside: Sequence[UOp]) -> list[Body]:
-    """Runs of nests that have more loops in common, each as one."""
+def _neighbours(
+    bodies: Sequence[Body], alone: Sequence[bool], outside: Sequence[UOp]
+) -> list[Body]:
+    """Runs of nests that have more loops in common, each as one; some stay alone."""
     found: list[Body] = []
     run: list[Body] = []
     joint: Body = ()
-    for body in bodies:
-        alone = contracts(body) or (run and contracts(run[-1]))
-        longer = None if alone or not run else _fused([*run, body], outside)
+    before = True
+    for body, single in zip(bodies, alone, strict=True):
+        longer = None if single or before else _fused([*run, body], outside)
         if longer is None:
             found += [joint] if run else []
             run, joint = [body], body
         else:
             run, joint = [*run, body], longer
+        before = single
     return [*found, joint]
 
 

@@ -34,10 +34,11 @@ def one_nest(sink: UOp, passing: Collection[int], target: Target) -> UOp | None:
     ``passing`` are the numbers of the buffers that only these nests read.
     """
     carried = find_carried(sink)
-    fused = fuse(carried.apply(sink))
+    products = any(carried.products)
+    fused = fuse(carried.apply(sink), carried.depth if products else None)
     if fused is None:
         return None
-    if not any(carried.products):
+    if not products:
         return fused if near_enough(fused, _room(target) // 2) else None
     loops, _ = output_loops(fused)
     *_, last = loops
