@@ -136,7 +136,7 @@ def in_registers() -> Case:
 def test_blocks_are_turned(flags: tuple[str, ...], tmp_path: Path) -> None:
     cases = dict(turned())
     for program in cases:
-        assert "uopc_turn_" in printed(program).body, program.arg
+        assert "uopc_transpose_" in printed(program).body, program.arg
     if "-O1" in flags:
         cases = dict(list(cases.items())[::3])
     wrong = compare(cases, tmp_path, *flags)
@@ -147,7 +147,7 @@ def test_other_reads_are_left_alone(tmp_path: Path) -> None:
     cases = dict(left_alone())
     for program in cases:
         if program.arg != "in_registers":
-            assert "uopc_turn_" not in printed(program).body, program.arg
+            assert "uopc_transpose_" not in printed(program).body, program.arg
     assert not compare(cases, tmp_path, "-O2", "-march=native")
 
 
@@ -170,7 +170,7 @@ def transposes(target: Target) -> Iterator[Case]:
 def test_transposes(size: int, tmp_path: Path) -> None:
     cases = dict(transposes(Target(vector_bytes=size, registers=16, fma=False)))
     for program in cases:
-        assert "uopc_turn_" in printed(program).body, program.arg
+        assert "uopc_transpose_" in printed(program).body, program.arg
     assert not compare(cases, tmp_path, "-O2", "-march=native")
 
 

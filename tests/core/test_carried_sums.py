@@ -13,9 +13,11 @@ from test_joined_kernels import run_nest
 from test_row_nests import lowered, touched
 
 from uopc.config import overriding
-from uopc.kernelize import make_plan
+from uopc.kernelize import Kernel, make_plan
 from uopc.rangeify import rangeify
 from uopc.runtime import Nest, nests_of
+from uopc.runtime.nests import in_scratch
+from uopc.schedule import Target
 from uopc.schedule.carry import FEWEST_ROUNDS, find_carried
 from uopc.tensor import Tensor
 from uopc.uop import Ops, UOp, toposort
@@ -70,9 +72,27 @@ def drawn(heads: tuple[int, ...], rows: int, keys: int) -> list[Array]:
     return [rng.standard_normal(s).astype(np.float32) for s in shapes]
 
 
-def nests(roots: Sequence[Tensor]) -> tuple[list[Nest], list[UOp], Any]:
+def asking(target: Target) -> Callable[[Sequence[Kernel]], set[int] | None]:
+    """What a backend for a target says of kernels that might be one nest."""
+
+    def in_one_nest(kernels: Sequence[Kernel]) -> set[int] | None:
+        with overriding(UOPC_OPT=1):
+            found = in_scratch(Nest(tuple(kernels)), target)
+        if found is None:
+            return None
+        return {k.out for k, inside in zip(kernels, found, strict=True) if inside}
+
+    return in_one_nest
+
+
+def nests(
+    roots: Sequence[Tensor], target: Target = SMALL_L2
+) -> tuple[list[Nest], list[UOp], Any]:
+    uops = [t.uop for t in roots]
     with overriding(UOPC_OPT=1):
-        plan, inputs = make_plan([t.uop for t in roots], None, backend="interp")
+        plan, inputs = make_plan(
+            uops, None, backend=f"{target}", in_one_nest=asking(target)
+        )
         return nests_of(plan.kernels), inputs, plan
 
 
@@ -86,15 +106,15 @@ def test_a_sum_over_rows_is_in_the_nest_of_the_rows(
     with overriding(UOPC_OPT=0):
         expected = [t.numpy() for t in f(*map(Tensor, arrays))]
     tensors = [Tensor(a) for a in arrays]
-    found, inputs, plan = nests(f(*tensors))
+    target = replace(SMALL_L2, l2=3600) if f is two_products else SMALL_L2
+    found, inputs, plan = nests(f(*tensors), target)
     memory = {buffer_of(t): a for t, a in zip(tensors, arrays, strict=True)}
     given = [memory[b].reshape(-1) for b in inputs]
     given += [np.full(b.size, np.nan, np.float32) for b in plan.buffers[len(given) :]]
     scores = np.prod(heads) * 16 * keys
     for nest in found:
-        l2 = 3600 if f is two_products else SMALL_L2.l2
         once = f is by_both and keys == 12 and len(heads) == 1
-        sink = lowered(nest, replace(SMALL_L2, l2=l2), check=3 if once else 1)
+        sink = lowered(nest, target, check=3 if once else 1)
         assert all(b.arg.size < scores for b in touched(sink))
         run_nest(nest, sink, given)
     for at, right in zip(plan.outputs, expected, strict=True):

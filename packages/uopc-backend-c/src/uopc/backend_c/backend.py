@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from uopc.backend_c.program import CProgram
 from uopc.backend_c.spellings import Spellings
 from uopc.backend_c.toolchain import CompilerNotFoundError, find_compiler
-from uopc.kernelize import Plan
+from uopc.kernelize import Kernel, Plan
 from uopc.plugins import registry
+from uopc.runtime.values import importing
 from uopc.uop import BUILTIN_OPS, OpDef, Ops
 
 NAME = "c"
+MAX_NESTS = 256  # remembered
 
 
 def spellings() -> Spellings:
@@ -24,6 +28,9 @@ class CBackend:
     priority = 10
     in_place = True
 
+    def __init__(self) -> None:
+        self._nests: dict[object, list[bool] | None] = {}
+
     def unavailable(self) -> str | None:
         """Why no C can be compiled here, or None."""
         try:
@@ -37,6 +44,24 @@ class CBackend:
         if op.kind == "elementwise":
             return (NAME, op) in registry().spellings
         return op in BUILTIN_OPS and op is not Ops.CONV  # lowered, it fuses
+
+    def in_one_nest(self, kernels: Sequence[Kernel]) -> Collection[int] | None:
+        """The buffers in scratch if one loop nest runs these kernels, or None."""
+        with importing:
+            from uopc.backend_c.target import current_target
+            from uopc.runtime.nests import Nest, in_scratch
+
+        nest = Nest(tuple(kernels))
+        target = current_target()
+        key = (nest.key, target)
+        if key not in self._nests:
+            if len(self._nests) >= MAX_NESTS:
+                self._nests.clear()
+            self._nests[key] = in_scratch(nest, target)
+        found = self._nests[key]
+        if found is None:
+            return None
+        return {k.out for k, inside in zip(nest.kernels, found, strict=True) if inside}
 
     def compile(self, plan: Plan) -> CProgram:
         """A native program for ``plan``."""

@@ -74,7 +74,13 @@ def c_text(file: GraphFile) -> str:
         raise CommandError(f"{file.name}: the sink is empty, so there is nothing to do")
     backend = CBackend()
     try:
-        plan, _ = make_plan(file.outputs, None, backend.supports, backend.name)
+        plan, _ = make_plan(
+            file.outputs,
+            None,
+            backend.supports,
+            backend.name,
+            in_one_nest=backend.in_one_nest,
+        )
         return print_plan(plan, spellings())
     except (TypeError, ValueError, NotImplementedError) as error:
         raise CommandError(f"{file.name}: {error}") from error

@@ -51,7 +51,7 @@ def print_blocks(
             )
         )
         name = scalars.name("val")
-        call = f"uopc_turn_{t}({at}, {found.step}, {name});"
+        call = f"uopc_transpose_{t}({at}, {found.step}, {name});"
         scalars.lines.append(f"{pad}{t} {name}[{count}]; {call}")
         names.update({u: f"{name}[{i}]" for i, u in enumerate(block)})
 
@@ -73,7 +73,7 @@ def _turning(t: str, element: str, order: str, count: int) -> str:
         half //= 2
     lines += [f"  to[{i}] = r{i};" for i in range(count)]
     given = f"const {element}* restrict from, long long step, {t}* restrict to"
-    head = f"static __attribute__((noinline)) void uopc_turn_{t}({given}) {{"
+    head = f"static __attribute__((noinline)) void uopc_transpose_{t}({given}) {{"
     return "\n".join([head, *lines, "}\n"])
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from uopc.kernelize.inplace import elsewhere
 from uopc.kernelize.order import Links
@@ -36,19 +36,39 @@ FAR_BYTES = 4 << 20
 less stays in the caches between kernels, and both factors are better used whole."""
 
 
+class Joined(NamedTuple):
+    """Kernels, those that share a loop nest next to each other and marked.
+
+    Attributes:
+        kernels: all of them.
+        merged: the outputs of those for which groups were brought together.
+    """
+
+    kernels: list[Kernel]
+    merged: list[int]
+
+
 def join(
-    kernels: Sequence[Kernel], needs: Links, buffers: Sequence[PlanBuffer]
-) -> list[Kernel]:
+    kernels: Sequence[Kernel],
+    needs: Links,
+    buffers: Sequence[PlanBuffer],
+    refused: Collection[int] | None = None,
+) -> Joined:
     """The kernels with those that share a loop nest next to each other.
 
     They are given in an order in which they may run, ``needs`` saying by position which
     others each one needs. A kernel that joins others is moved to them, or they to it;
     neither if some temporary would be kept for longer.
+
+    Groups that pass large arrays on to one kernel are brought together, unless its
+    output is among ``refused``: somebody has to say whether such nests are possible,
+    and with None nobody does.
     """
     joining = _Joining(kernels, needs, buffers)
     for place, before in enumerate(needs):
-        joining.add(place, before)
-    return _marked(joining.groups, buffers)
+        merge = refused is not None and kernels[place].out not in refused
+        joining.add(place, before, merge)
+    return Joined(_marked(joining.groups, buffers), joining.merged)
 
 
 class _Joining:
@@ -63,15 +83,17 @@ class _Joining:
         self.by_loops: dict[tuple[int, ...], list[int]] = {}
         self.looks: dict[UOp, _Look] = {}
         self.last_read = {a: i for i, k in enumerate(kernels) for a in k.args}
+        self.merged: list[int] = []
 
-    def add(self, place: int, needs: Sequence[int]) -> None:
+    def add(self, place: int, needs: Sequence[int], merge: bool) -> None:
         """The next kernel, to a group that takes it, or to one of its own."""
         k = self.kernels[place]
         look = self.looks.get(k.ast)
         if look is None:
             look = self.looks[k.ast] = _Look.at(k.ast)
         same = self.by_loops.setdefault(look.loops, [])
-        self._merge(place, needs, look)
+        if merge:
+            self._merge(place, needs, look)
         first = max((self.at[i] for i in needs), default=0)
         for g in self._candidates(look, same, needs):
             if self.groups[g].takes(k, look, self.buffers):
@@ -110,6 +132,7 @@ class _Joining:
         if trial.has_room(k, look, self.buffers):
             trial.needed = any(self.groups[g].needed for g in near)
             self.groups[goal] = trial
+            self.merged.append(k.out)
             for g in later:
                 for i in self.groups[g].places:
                     self.at[i] = goal
@@ -143,7 +166,8 @@ class _Joining:
             return -1  # its memory could be that of what is not read any more
         if g == end - 1 or (first <= g and not large):
             return g
-        if group.needed or not read <= group.made.union(k.args):
+        kept = read - group.made.union(k.args)  # for longer
+        if group.needed or sum(self.buffers[a].nbytes for a in kept) > saved:
             return -1
         self.groups[g] = _Group()
         self.groups.append(group)
@@ -176,6 +200,11 @@ class _Look:
     terms: frozenset[int]
     moved: frozenset[int]
     ops: int
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The loops that others may share; a contraction needs its last for itself."""
+        return self.loops[:-1] if self.contracts else self.loops
 
     @staticmethod
     def at(ast: UOp) -> _Look:
@@ -271,7 +300,7 @@ class _Group:
         A contraction that sums over the rows of these adds up in each round what that
         round has of its terms: see `uopc.schedule.carry`.
         """
-        common = _common(self.loops, look.loops)
+        common = _common(self.loops, look.rows)
         n = len(common)
         if look.contracts and 0 < n < len(self.loops) and self.loops[n] in look.terms:
             return self.loops[: n + 1]
@@ -285,7 +314,7 @@ class _Group:
         self, k: Kernel, look: _Look, buffers: Sequence[PlanBuffer], place: int
     ) -> None:
         """Take a kernel, which is at ``place`` in the order that was given."""
-        loops = self.shared(look) if self.kernels else look.loops
+        loops = self.shared(look) if self.kernels else look.rows
         self.even &= not look.reduces and (not self.kernels or self.loops == look.loops)
         self.contracts |= look.contracts
         self.loops = loops

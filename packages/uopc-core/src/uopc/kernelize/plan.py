@@ -17,10 +17,15 @@ from uopc.dtype import DType
 from uopc.kernelize.constants import notice_miss
 from uopc.kernelize.group import Choice, buffer_choices, choose_buffers, read
 from uopc.kernelize.inplace import Pair, written_over
-from uopc.kernelize.joining import join
 from uopc.kernelize.key import Key, graph_key
 from uopc.kernelize.order import possible_order, run_order
 from uopc.kernelize.prepare import prepare
+from uopc.kernelize.recompute import (
+    InOneNest,
+    Recomputed,
+    arrange,
+    sums_apart,
+)
 from uopc.kernelize.split import cuts, kernel_nodes
 from uopc.plugins import registry
 from uopc.spec import SpecError, check
@@ -86,6 +91,7 @@ class Plan:
         kernels: the kernels; each reads inputs and earlier outputs.
         buffers: inputs first, then one per kernel.
         outputs: the plan buffer that holds each root.
+        recomputed: what is computed again so that large arrays need not be stored.
         programs: what backends compiled from it, by backend name; native code lives as
             long as its plan.
         used: which look-up, counting from 1, found it last.
@@ -94,6 +100,7 @@ class Plan:
     kernels: tuple[Kernel, ...]
     buffers: tuple[PlanBuffer, ...]
     outputs: tuple[int, ...]
+    recomputed: tuple[Recomputed, ...] = ()
     programs: dict[str, Any] = field(default_factory=dict)
     used: int = 0
 
@@ -126,6 +133,7 @@ def make_plan(
     supports: Callable[[OpDef], bool] = _everything,
     backend: str = "",
     homes: Mapping[int, UOp] | None = None,
+    in_one_nest: InOneNest | None = None,
 ) -> tuple[Plan, list[UOp]]:
     """The plan that computes ``roots``, and the BUFFER nodes it reads, in order.
 
@@ -136,6 +144,7 @@ def make_plan(
         backend: its name, part of the plan's key.
         homes: by position of a root, a buffer that its value may be written over once
             nothing in the plan has to read that any more. No two are the same one.
+        in_one_nest: what the backend says of kernels that might be one loop nest.
 
     Structurally equal graphs share one plan, whatever buffers they read. The latest
     UOPC_PLANS plans are remembered. Warns, once, of a constant that keeps changing.
@@ -160,7 +169,7 @@ def make_plan(
         if get("UOPC_CHECK"):
             check(order, "graph")
         prepared = prepare(roots, leaves, supports, backend)
-        plan = _remember(key, _build(prepared, buffers, places))
+        plan = _remember(key, _build(prepared, buffers, places, in_one_nest))
     notice_miss(key, roots, leaves)
     return plan, buffers
 
@@ -199,12 +208,17 @@ def _require_values(order: Sequence[UOp]) -> None:
         )
 
 
-def _build(roots: Sequence[UOp], inputs: Sequence[UOp], places: Sequence[Pair]) -> Plan:
+def _build(
+    roots: Sequence[UOp],
+    inputs: Sequence[UOp],
+    places: Sequence[Pair],
+    in_one_nest: InOneNest | None,
+) -> Plan:
     order = toposort(roots)
     computed = {r for r in roots if _view_of_buffer(r) is None}
     stored = choose_buffers(order, computed, ())
     forced: set[UOp] = set()
-    while more := {c for u in stored for c in cuts(u, stored)} - forced - stored:
+    while more := _also_stored(stored) - forced - stored:
         forced |= more
         stored = choose_buffers(order, computed, forced)
     number = {b: i for i, b in enumerate(inputs)}
@@ -227,11 +241,20 @@ def _build(roots: Sequence[UOp], inputs: Sequence[UOp], places: Sequence[Pair]) 
         plan,
         [sorted([at[w] for w in waits.get(u, ()) if w in at]) for u in kernels],
         [(outputs[root], old) for root, old in places],
+        in_one_nest,
     )
 
 
+def _also_stored(stored: Collection[UOp]) -> set[UOp]:
+    """What kernels are cut at, for their length or for what they run with."""
+    return sums_apart(stored).union(*(cuts(u, stored) for u in stored))
+
+
 def _in_order(
-    plan: Plan, waits: Sequence[Sequence[int]], pairs: Sequence[Pair]
+    plan: Plan,
+    waits: Sequence[Sequence[int]],
+    pairs: Sequence[Pair],
+    in_one_nest: InOneNest | None,
 ) -> Plan:
     """The plan with its kernels in the order they run, in place where they can.
 
@@ -257,7 +280,8 @@ def _in_order(
     if get("UOPC_OPT"):
         place = {i: n for n, i in enumerate(last)}
         waits = [[place[j] for j in needs[i]] for i in last]
-        kernels = join(kernels, waits, plan.buffers)
+        found = arrange(kernels, waits, plan.buffers, in_one_nest)
+        return replace(plan, **found._asdict())
     return replace(plan, kernels=tuple(kernels))
 
 

@@ -31,6 +31,9 @@ class Backend(Protocol):
     One that says ``in_place = True`` gets plans with kernels that write over inputs:
     then the arrays of `Kernel.out` and `Kernel.over` are one. Its programs leave every
     array as it was when they raise an error.
+
+    One with a method ``in_one_nest`` is asked which kernels it can run as one loop
+    nest, and what would be in scratch there: see `uopc.kernelize.recompute`.
     """
 
     name: str

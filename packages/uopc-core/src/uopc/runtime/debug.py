@@ -67,4 +67,5 @@ def _summary(plan: Plan, memory: MemoryPlan, backend: str, number: int) -> str:
         place = f"{k.out}" if k.over is None else f"{k.out} over {k.over}"
         joined = ", joined" if k.joined else ""
         lines.append(f"  {k.name}: {out.dtype}[{out.size}] {place} <- {reads}{joined}")
+    lines += [f"  computed again: {r}" for r in plan.recomputed]
     return "\n".join(lines)

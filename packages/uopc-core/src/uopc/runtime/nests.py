@@ -36,7 +36,7 @@ class Nest:
                 k.ast,
                 k.over_slot,
                 k.passing,
-                *(self._number(b) for b in (*k.args, k.out)),
+                *(self.number(b) for b in (*k.args, k.out)),
             )
             for k in self.kernels
         )
@@ -61,16 +61,17 @@ class Nest:
         written = {u.src[0] for u in nodes if u.op is Ops.STORE}
         changes: dict[UOp, UOp] = {}
         for b in nodes:
-            if b.op is Ops.BUFFER and b.arg.space == "global":
-                slot = self._number(k.out if b in written else k.args[b.arg.slot])
+            if _is_global(b):
+                slot = self.number(k.out if b in written else k.args[b.arg.slot])
                 changes[b] = UOp.buffer(b.arg.size, b.dtype, slot)
         return substitute([sink], changes)[0]
 
     def passing(self) -> list[int]:
         """The numbers of what no other kernel of the plan reads."""
-        return [self._number(k.out) for k in self.kernels if k.passing]
+        return [self.number(k.out) for k in self.kernels if k.passing]
 
-    def _number(self, buffer: int) -> int:
+    def number(self, buffer: int) -> int:
+        """The number of a plan's buffer in the program."""
         return self._slots[self._homes.get(buffer, buffer)]
 
     @lazy
@@ -109,9 +110,26 @@ def lower_nest(
     if len(nest.kernels) == 1:
         (k,) = nest.kernels
         return lower_kernel(k.ast, name, k.over_slot, target, known)
+    sink = _as_one(nest, name, target)
+    return None if sink is None else schedule(sink, target, known)
+
+
+def in_scratch(nest: Nest, target: Target | None = None) -> list[bool] | None:
+    """Which kernels' outputs are in scratch if a nest is one; None if it cannot be."""
+    sink = _as_one(nest, nest.name, target)
+    if sink is None:
+        return None
+    touched = {u.arg.slot for u in toposort([sink]) if _is_global(u)}
+    return [nest.number(k.out) not in touched for k in nest.kernels]
+
+
+def _as_one(nest: Nest, name: str, target: Target | None) -> UOp | None:
     parts = [
         nest.renumbered(i, make_loops(k.ast, k.name, k.over_slot))
         for i, k in enumerate(nest.kernels)
     ]
-    sink = one_nest(parts, name, nest.passing(), target)
-    return None if sink is None else schedule(sink, target, known)
+    return one_nest(parts, name, nest.passing(), target)
+
+
+def _is_global(u: UOp) -> bool:
+    return u.op is Ops.BUFFER and u.arg.space == "global"

@@ -135,7 +135,12 @@ class Work:
         if not getattr(backend, "in_place", False):
             self._homes = {}
         self._plan, self.inputs = make_plan(
-            roots, leaves, backend.supports, backend.name, self._homes
+            roots,
+            leaves,
+            backend.supports,
+            backend.name,
+            self._homes,
+            getattr(backend, "in_one_nest", None),
         )
         self._runnable: Runnable | None = None
         if self._plan.kernels:

@@ -38,9 +38,9 @@ def scaled_dot_product_attention(
     finite where they are masked, too: 0 times infinity is NaN in a matrix product.
 
     Scores, (..., L, S), that are too large for the caches are computed for some queries
-    at a time and never all in memory. Gradients of one attention with four heads or
-    more, batches included, keep none either; with fewer heads, or through several
-    layers, they may keep them. Raises TypeError for arguments of other types,
+    at a time and never all in memory. Gradients with four heads or more, batches
+    included, keep none either: where other layers follow, scores are computed again.
+    With fewer heads they keep some. Raises TypeError for arguments of other types,
     ValueError for shapes that do not fit.
     """
     _require_fitting(q, k, v, mask)
