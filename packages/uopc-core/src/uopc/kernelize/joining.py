@@ -41,11 +41,12 @@ class Joined(NamedTuple):
 
     Attributes:
         kernels: all of them.
-        merged: the outputs of those for which groups were brought together.
+        merged: the outputs of those for which groups were brought together, each with
+            that of a kernel of these.
     """
 
     kernels: list[Kernel]
-    merged: list[int]
+    merged: list[tuple[int, int]]
 
 
 def join(
@@ -83,7 +84,7 @@ class _Joining:
         self.by_loops: dict[tuple[int, ...], list[int]] = {}
         self.looks: dict[UOp, _Look] = {}
         self.last_read = {a: i for i, k in enumerate(kernels) for a in k.args}
-        self.merged: list[int] = []
+        self.merged: list[tuple[int, int]] = []
 
     def add(self, place: int, needs: Sequence[int], merge: bool) -> None:
         """The next kernel, to a group that takes it, or to one of its own."""
@@ -132,7 +133,7 @@ class _Joining:
         if trial.has_room(k, look, self.buffers):
             trial.needed = any(self.groups[g].needed for g in near)
             self.groups[goal] = trial
-            self.merged.append(k.out)
+            self.merged.append((k.out, trial.kernels[0].out))
             for g in later:
                 for i in self.groups[g].places:
                     self.at[i] = goal

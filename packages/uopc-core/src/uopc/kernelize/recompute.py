@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -158,23 +159,27 @@ class _Tried:
         buffers: Sequence[PlanBuffer],
         in_one_nest: InOneNest,
     ) -> _Tried:
-        """Joined, with groups brought together where the nests are possible then."""
+        """Joined, with groups brought together where that is possible and saves."""
         at = {k.out: i for i, k in enumerate(kernels)}
-        links = [sorted(at[o] for o in needs[k.out]) for k in kernels]
-        refused: set[int] = set()
-        while True:
+        links = [sorted(at[o] for o in needs[k.out] if o in at) for k in kernels]
+
+        def tried(refused: Collection[int] | None) -> tuple[_Tried, set[int]]:
             joined = joining.join(kernels, links, buffers, refused)
-            scratch, impossible = _in_scratch(joined.kernels, buffers, in_one_nest)
-            bad = {out for out in joined.merged if impossible.get(out)}
-            if not bad:
-                peak = _peak(joined.kernels, buffers, scratch)
-                stored = sum(
-                    buffers[k.out].nbytes
-                    for k in kernels
-                    if _is_large(buffers[k.out]) and k.out not in scratch
-                )
-                return _Tried(joined.kernels, needs, buffers, peak, stored)
+            first = {m for _, m in joined.merged}
+            scratch, possible = _in_scratch(joined.kernels, buffers, in_one_nest, first)
+            large = [k.out for k in kernels if _is_large(buffers[k.out])]
+            stored = sum(buffers[o].nbytes for o in large if o not in scratch)
+            peak = _peak(joined.kernels, buffers, scratch)
+            found = _Tried(joined.kernels, needs, buffers, peak, stored)
+            return found, {k for k, m in joined.merged if not possible[m]}
+
+        refused: set[int] = set()
+        found, bad = tried(refused)
+        while bad:
             refused |= bad
+            found, bad = tried(refused)
+        plain, _ = tried(None)
+        return found if found.peak <= plain.peak else plain
 
     def again(self, refused: Collection[tuple[int, ...]]) -> _Again | None:
         """What has not been refused and could be repeated, of one nest."""
@@ -285,9 +290,16 @@ def _additions(ast: UOp) -> int:
 
 
 def _in_scratch(
-    kernels: Sequence[Kernel], buffers: Sequence[PlanBuffer], in_one_nest: InOneNest
+    kernels: Sequence[Kernel],
+    buffers: Sequence[PlanBuffer],
+    in_one_nest: InOneNest,
+    asked: AbstractSet[int],
 ) -> tuple[set[int], dict[int, bool]]:
-    """Which large arrays are in scratch; by kernel, whether its nest is impossible."""
+    """Which large arrays are in scratch; by kernel, whether its nest is possible.
+
+    It is taken to be where nothing depends on that: no large array is passed on there,
+    and none of its kernels is ``asked`` about.
+    """
     nests: list[list[Kernel]] = []
     for k in kernels:
         if k.joined:
@@ -295,13 +307,15 @@ def _in_scratch(
         else:
             nests.append([k])
     scratch: set[int] = set()
-    impossible: dict[int, bool] = {}
+    possible: dict[int, bool] = {}
     for nest in nests:
+        outs = [k.out for k in nest]
         large = {k.out for k in nest if k.passing and _is_large(buffers[k.out])}
-        found = in_one_nest(nest) if large and len(nest) > 1 else ()
+        alone = len(nest) == 1 or not (large or not asked.isdisjoint(outs))
+        found = () if alone else in_one_nest(nest)
         scratch |= large.intersection(found or ())
-        impossible |= dict.fromkeys([k.out for k in nest], found is None)
-    return scratch, impossible
+        possible |= dict.fromkeys(outs, found is not None)
+    return scratch, possible
 
 
 def _peak(
