@@ -196,6 +196,14 @@ def conv(layer: nn.Conv1d | nn.Conv2d) -> Callable[[Tensor, Tensor, Tensor], Ten
     return call
 
 
+def multi_head(x: Tensor, y: Tensor, *weights: Tensor) -> Tensor:
+    layer = nn.MultiHeadAttention(4, 2, 1, causal=True, bias=False)
+    parts = layer.query, layer.key, layer.value, layer.out
+    for part, w in zip(parts, weights, strict=True):
+        part.weight = w
+    return layer(x, y)
+
+
 QKV = small(2, 2), small(3, 2), small(3, 1)
 MASK = np.array([[True, False, True], [False, False, False]])
 LAYERS: dict[str, Case] = {
@@ -209,6 +217,18 @@ LAYERS: dict[str, Case] = {
     "Conv2d": (
         conv(nn.Conv2d(2, 2, 2, stride=2, padding=1, groups=2)),
         small(1, 2, 3, 2), small(2, 1, 2, 2), small(2)),
+    "MultiHeadAttention": (
+        multi_head, small(2, 4), small(3, 4),
+        small(4, 4), small(2, 4), small(2, 4), small(4, 4)),
+    "mse_loss": (nn.mse_loss, small(2, 3), near_one(2, 3)),
+    "l1_loss": (nn.l1_loss, small(2, 3), near_one(2, 3) + 2),
+    "huber_loss": (nn.huber_loss, np.array([0.1, -0.3, 4, -5]), small(4) / 4),
+    "binary_cross_entropy_with_logits": (
+        nn.binary_cross_entropy_with_logits, small(2, 3), near_one(2, 3) / 3,
+        near_one(3)),
+    "nll_loss": (
+        lambda x, i: nn.nll_loss(x.log_softmax(), i), small(3, 3), np.arange(3)),
+    "kl_div": (nn.kl_div, small(2, 3), near_one(2, 3)),
     "Sequential": (nn.Sequential(Tensor.tanh, Tensor.square), small(3)),
     "scaled_dot_product_attention: mask, scale": (
         lambda q, k, v, m: attention(q, k, v, m, scale=0.3), *QKV, MASK),

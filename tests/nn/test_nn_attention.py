@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from uopc.dtype import f16, f32
+from uopc.nn import Linear, MultiHeadAttention, parameters
 from uopc.nn import scaled_dot_product_attention as attention
 from uopc.tensor import Tensor
 
@@ -109,3 +110,73 @@ def test_the_default_scale() -> None:
     one = Tensor(np.ones((1, 9)))
     out = attention(one, Tensor(np.eye(9)[:2]), Tensor([[0.0], [1.0]]))
     assert math.isclose(out.item(), 0.5)
+
+
+def by_hand(
+    layer: MultiHeadAttention, x: np.ndarray, y: np.ndarray, allowed: np.ndarray
+) -> np.ndarray:
+    """Head by head, in f64."""
+
+    def projected(part: Linear, a: np.ndarray) -> np.ndarray:
+        assert part.bias is not None
+        w, b = part.weight.numpy().astype(float), part.bias.numpy()
+        return np.asarray(a.astype(float) @ w.T + b)
+
+    q = projected(layer.query, x)
+    k, v = projected(layer.key, y), projected(layer.value, y)
+    one = layer.width // layer.heads
+    found = []
+    for h in range(layer.heads):
+        g = h // (layer.heads // layer.key_heads)
+        mine, theirs = slice(h * one, h * one + one), slice(g * one, g * one + one)
+        scores = q[..., mine] @ np.swapaxes(k[..., theirs], -1, -2) / np.sqrt(one)
+        scores = np.where(allowed, scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        found.append(weights @ v[..., theirs])
+    return projected(layer.out, np.concatenate(found, -1))
+
+
+@pytest.mark.parametrize("key_heads", [None, 2, 1])
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "masks", "context"])
+def test_multi_head_attention(key_heads: int | None, kind: str) -> None:
+    Tensor.manual_seed(3)
+    layer = MultiHeadAttention(12, 4, key_heads, causal=kind == "causal")
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2, 5, 12)).astype(np.float32)
+    y = x
+    allowed = np.ones((5, 5), bool)
+    given: dict[str, Tensor] = {}
+    if kind == "causal":
+        allowed = np.tri(5, dtype=bool)
+    elif kind in ("mask", "masks"):
+        shape = (5, 5) if kind == "mask" else (2, 5, 5)
+        allowed = (rng.random(shape) < 0.5) | np.eye(5, dtype=bool)
+        given["mask"] = Tensor(allowed)
+    elif kind == "context":
+        y = rng.standard_normal((2, 7, 12)).astype(np.float32)
+        allowed = np.ones((5, 7), bool)
+        given["context"] = Tensor(y)
+    got = layer(Tensor(x), **given).numpy()
+    right = by_hand(layer, x, y, allowed)
+    np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
+
+
+def test_multi_head_attention_learns_and_says_what_is_wrong() -> None:
+    Tensor.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, bias=False)
+    assert [p.shape for p in parameters(layer)] == [(8, 8)] * 4
+    layer(Tensor(np.ones((3, 8), np.float32)))  # no batch
+    loss = layer(Tensor.randn(2, 3, 8)).square().sum()
+    loss.backward()
+    assert all(p.grad is not None for p in parameters(layer))
+    with pytest.raises(ValueError, match="3 heads do not divide a width of 8"):
+        MultiHeadAttention(8, 3)
+    with pytest.raises(ValueError, match="3 heads of keys do not divide 4 heads"):
+        MultiHeadAttention(8, 4, 3)
+    with pytest.raises(
+        ValueError, match=r"expected x \(..., length, 8\), got f32\[3\]"
+    ):
+        layer(Tensor(np.ones(3, np.float32)))
+    with pytest.raises(ValueError, match=r"expected context .* got f32\[3, 4\]"):
+        layer(Tensor(np.ones((3, 8), np.float32)), Tensor(np.ones((3, 4), np.float32)))

@@ -1,9 +1,18 @@
 """Layers, optimizers, and the parameters in between."""
 
+from uopc.nn.attention import MultiHeadAttention
 from uopc.nn.containers import Dropout, Sequential, evaluate, train
 from uopc.nn.convolutions import Conv1d, Conv2d
 from uopc.nn.functional import scaled_dot_product_attention
 from uopc.nn.layers import Embedding, Linear
+from uopc.nn.losses import (
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+)
 from uopc.nn.norms import GroupNorm, LayerNorm, RMSNorm
 from uopc.nn.optim import SGD, AdamW, Optimizer
 from uopc.nn.parameters import parameters
@@ -18,10 +27,17 @@ __all__ = [
     "GroupNorm",
     "LayerNorm",
     "Linear",
+    "MultiHeadAttention",
     "Optimizer",
     "RMSNorm",
     "Sequential",
+    "binary_cross_entropy_with_logits",
     "evaluate",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
     "parameters",
     "scaled_dot_product_attention",
     "train",
