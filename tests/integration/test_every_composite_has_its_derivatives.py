@@ -150,7 +150,10 @@ NO_DERIVATIVE = {
     **dict.fromkeys(("isfinite", "isinf", "isnan"), "gives a mask"),
     "one_hot": "takes an integer, gives a mask",
     "shift": "holds what it subtracts constant, for users in which that cancels",
-    **dict.fromkeys(("Optimizer", "SGD", "AdamW"), "assigns, and gives nothing"),
+    **dict.fromkeys(
+        ("Optimizer", "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Lion"),
+        "assigns, and gives nothing"),
+    **dict.fromkeys(("clip_grad_norm", "clip_grad_value"), "changes gradients"),
     **dict.fromkeys(("objects", "parameters"), "finds tensors"),
     **dict.fromkeys(("by_fan_in", "parameter", "uniform"), "draws parameters"),
     "Dropout": "draws numbers of f32: see its own test",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from uopc.config import overriding
 from uopc.interp import backend
 from uopc.tensor import Tensor
+
+# The helpers beside these tests are imported by their plain names.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)

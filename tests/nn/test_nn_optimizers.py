@@ -1,4 +1,4 @@
-"""SGD and AdamW against NumPy float64, step by step."""
+"""Optimizers against NumPy float64, step by step."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from formulas import adagrad, adam, adamw, lion, rmsprop, sgd
 
 from uopc import kernelize
-from uopc.nn import SGD, AdamW, Linear, Optimizer, parameters
+from uopc.nn import (
+    SGD,
+    Adagrad,
+    Adam,
+    AdamW,
+    Linear,
+    Lion,
+    Optimizer,
+    RMSprop,
+    parameters,
+)
 from uopc.tensor import Tensor
 
 STEPS = 50
@@ -34,37 +45,6 @@ def loss_of(w: Tensor, b: Tensor) -> Tensor:
     return (Tensor(X.astype(kind)) @ w + b - Tensor(Y.astype(kind))).square().mean()
 
 
-def sgd(
-    p: np.ndarray, lr: float = 1e-3, momentum: float = 0.0, weight_decay: float = 0.0
-) -> Callable[..., None]:
-    velocity = np.zeros_like(p)
-
-    def step(g: np.ndarray, t: int, lr: float = lr) -> None:
-        velocity[:] = momentum * velocity + (g + weight_decay * p)
-        p[:] = p - lr * velocity
-
-    return step
-
-
-def adamw(
-    p: np.ndarray,
-    lr: float = 1e-3,
-    betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8,
-    weight_decay: float = 0.01,
-) -> Callable[..., None]:
-    m, v = np.zeros_like(p), np.zeros_like(p)
-
-    def step(g: np.ndarray, t: int, lr: float = lr) -> None:
-        p[:] = p - lr * weight_decay * p
-        m[:] = betas[0] * m + (1 - betas[0]) * g
-        v[:] = betas[1] * v + (1 - betas[1]) * g**2
-        m_hat, v_hat = m / (1 - betas[0] ** t), v / (1 - betas[1] ** t)
-        p[:] = p - lr * m_hat / (np.sqrt(v_hat) + eps)
-
-    return step
-
-
 CASES = [
     (SGD, sgd, {"lr": 0.1}),
     (SGD, sgd, {}),
@@ -77,6 +57,18 @@ CASES = [
     (AdamW, adamw, {"lr": 0.03, "weight_decay": 0.5}),
     (AdamW, adamw, {"lr": 0.05, "betas": (0.5, 0.7)}),
     (AdamW, adamw, {"lr": 0.05, "betas": (0.0, 0.9), "eps": 0.1}),
+    (SGD, sgd, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    (Adam, adam, {}),
+    (Adam, adam, {"lr": 0.05, "betas": (0.5, 0.7), "weight_decay": 0.3}),
+    (RMSprop, rmsprop, {}),
+    (RMSprop, rmsprop, {"momentum": 0.5, "weight_decay": 0.2, "alpha": 0.9}),
+    (RMSprop, rmsprop, {"centered": True, "eps": 0.1}),
+    (RMSprop, rmsprop, {"centered": True, "momentum": 0.5, "eps": 0.1}),
+    (Adagrad, adagrad, {}),
+    (Adagrad, adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1}),
+    (Adagrad, adagrad, {"lr": 0.1, "initial": 0.5, "eps": 0.1}),
+    (Lion, lion, {"lr": 0.01}),
+    (Lion, lion, {"lr": 0.01, "betas": (0.5, 0.8), "weight_decay": 0.3}),
 ]
 
 
@@ -95,7 +87,7 @@ def train_step(opt: Optimizer, with_loss: bool = True) -> Tensor:
 def case_id(value: Any) -> str | None:
     if isinstance(value, dict):
         return str(value)
-    return value.__name__ if value in (SGD, AdamW, *TOLERANCE) else ""
+    return value.__name__ if isinstance(value, type) else ""
 
 
 @pytest.mark.parametrize(
@@ -184,7 +176,10 @@ def test_a_schedule_is_followed_and_adds_no_plan(
         np.testing.assert_allclose(p.numpy(), wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("make", [SGD, AdamW])
+ALL = [SGD, Adam, AdamW, RMSprop, Adagrad, Lion]
+
+
+@pytest.mark.parametrize("make", ALL)
 def test_a_second_optimizer_of_the_same_shapes_adds_no_plan(make: Any) -> None:
     train_step(make(start(np.float32), lr=0.1))
     plans = len(kernelize._plans)
@@ -192,7 +187,7 @@ def test_a_second_optimizer_of_the_same_shapes_adds_no_plan(make: Any) -> None:
     assert len(kernelize._plans) == plans
 
 
-@pytest.mark.parametrize("make", [SGD, AdamW])
+@pytest.mark.parametrize("make", ALL)
 def test_a_step_with_its_loss_is_one_program(make: Any, runs: list[int]) -> None:
     opt = make(start(np.float32), lr=0.1)
     train_step(opt)
@@ -358,3 +353,8 @@ def test_another_optimizer_can_be_written_on_the_base_class() -> None:
     train_step(opt)
     for p, before, g in zip(opt.params, (W0, B0), gradients(W0, B0), strict=True):
         np.testing.assert_allclose(p.numpy(), before - 0.25 * np.sign(g), rtol=1e-5)
+
+
+def test_nesterov_needs_a_momentum() -> None:
+    with pytest.raises(ValueError, match="momentum above 0"):
+        SGD([SAME], nesterov=True)

@@ -14,11 +14,23 @@ from uopc.nn.losses import (
     nll_loss,
 )
 from uopc.nn.norms import GroupNorm, LayerNorm, RMSNorm
-from uopc.nn.optim import SGD, AdamW, Optimizer
+from uopc.nn.optim import (
+    SGD,
+    Adagrad,
+    Adam,
+    AdamW,
+    Lion,
+    Optimizer,
+    RMSprop,
+    clip_grad_norm,
+    clip_grad_value,
+)
 from uopc.nn.parameters import parameters
 
 __all__ = [
     "SGD",
+    "Adagrad",
+    "Adam",
     "AdamW",
     "Conv1d",
     "Conv2d",
@@ -27,11 +39,15 @@ __all__ = [
     "GroupNorm",
     "LayerNorm",
     "Linear",
+    "Lion",
     "MultiHeadAttention",
     "Optimizer",
     "RMSNorm",
+    "RMSprop",
     "Sequential",
     "binary_cross_entropy_with_logits",
+    "clip_grad_norm",
+    "clip_grad_value",
     "evaluate",
     "huber_loss",
     "kl_div",

@@ -1,4 +1,4 @@
-"""Optimizers. Numbers that change from step to step are 0-d buffers.
+"""What optimizers share. Numbers that change from step to step are 0-d buffers.
 
 So every step builds a graph of the same structure and runs the same plan.
 """
@@ -12,11 +12,13 @@ import numpy as np
 from uopc.tensor import Tensor, realize_all
 
 
-def _number(value: float) -> Tensor:
+def number(value: float) -> Tensor:
+    """A number of a step, f64, ()."""
     return Tensor(np.asarray(value, np.float64))
 
 
-def _zeros_like(p: Tensor) -> Tensor:
+def zeros_like(p: Tensor) -> Tensor:
+    """State of a parameter at the start; f32 for half types."""
     return Tensor(np.zeros(p.shape, p.dtype.wide.numpy))
 
 
@@ -61,7 +63,7 @@ class Optimizer:
         for p in self.params:
             p.requires_grad = True
         realize_all(self.params)
-        self._lr = _number(lr)
+        self._lr = number(lr)
 
     @property
     def lr(self) -> float:
@@ -70,7 +72,7 @@ class Optimizer:
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._lr.assign(_number(value))
+        self._lr.assign(number(value))
 
     def zero_grad(self) -> None:
         """Forget all gradients; otherwise ``backward`` adds to them."""
@@ -111,68 +113,3 @@ class Optimizer:
         Of a parameter of a half type, all of it is in f32.
         """
         raise NotImplementedError
-
-
-class SGD(Optimizer):
-    """Gradient descent, with momentum and L2 weight decay as in PyTorch.
-
-    ``v = momentum * v + grad``, ``p = p - lr * v``.
-    """
-
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, lr)
-        self.momentum, self.weight_decay = momentum, weight_decay
-        self._velocity = [_zeros_like(p) for p in self.params] if momentum else []
-
-    def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + p * self.weight_decay
-        lr = self._lr.cast(p.dtype)
-        if not self.momentum:
-            return p - lr * grad, []
-        v = self._velocity[i]
-        v.assign(v * self.momentum + grad)
-        return p - lr * v, [v]
-
-
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
-
-    The defaults and the order of operations are PyTorch's.
-    """
-
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-    ) -> None:
-        super().__init__(params, lr)
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
-        self._mean = [_zeros_like(p) for p in self.params]
-        self._square = [_zeros_like(p) for p in self.params]
-        # beta ** t, for the bias corrections.
-        self._powers = (_number(1.0), _number(1.0))
-
-    def _advance(self) -> list[Tensor]:
-        for power, beta in zip(self._powers, self.betas, strict=True):
-            power.assign(power * beta)
-        return list(self._powers)
-
-    def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        (beta1, beta2), (power1, power2) = self.betas, self._powers
-        m, v = self._mean[i], self._square[i]
-        m.assign(m * beta1 + grad * (1 - beta1))
-        v.assign(v * beta2 + grad.square() * (1 - beta2))
-        size = (self._lr / (1.0 - power1)).cast(p.dtype)
-        scale = (1.0 - power2).sqrt().cast(p.dtype)
-        decayed = p * (1.0 - self._lr * self.weight_decay).cast(p.dtype)
-        return decayed - size * m / (v.sqrt() / scale + self.eps), [m, v]
