@@ -156,3 +156,23 @@ def test_what_is_written_over_is_not_read_again() -> None:
     written = [k.over for k in plan.kernels if k.over is not None]
     assert written
     assert plan.recomputed == ()
+
+
+def test_many_layers_are_planned_at_once() -> None:
+    """What the backend is asked grows with the layers, and not with their square."""
+
+    def asks(layers: int) -> int:
+        count = 0
+
+        def one(kernels: Sequence[Any]) -> set[int] | None:
+            nonlocal count
+            count += 1
+            return asking(TARGET)(kernels)
+
+        q, k, v, mix = map(Tensor, drawn())
+        roots = [t for i in range(layers) for t in read_twice(q + i, k, v, mix)]
+        plan, _ = plan_of(roots, one)
+        assert len(plan.recomputed) == layers
+        return count
+
+    assert asks(8) <= 4 * asks(2)

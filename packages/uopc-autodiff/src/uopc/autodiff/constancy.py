@@ -13,6 +13,23 @@ from uopc.uop import Ops, UOp
 NODES = 64  # how far to look
 
 
+def repeated_axes(u: UOp) -> set[int]:
+    """The axes along which an EXPAND repeats the elements of ``u``."""
+    axes = list(range(len(u.shape)))  # of the node, by the number they have in ``u``
+    found: set[int] = set()
+    while u.op in (Ops.EXPAND, Ops.PERMUTE):
+        if u.op is Ops.PERMUTE:
+            order = [0] * len(axes)
+            for out, source in enumerate(u.arg):
+                order[source] = axes[out]
+            axes = order
+        else:
+            lengths = zip(axes, u.src[0].shape, u.shape, strict=True)
+            found |= {axis for axis, n, m in lengths if n != m}
+        u = u.src[0]
+    return found
+
+
 def constant_axes(u: UOp) -> frozenset[int]:
     """The axes along which all elements are surely equal.
 

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from uopc.autodiff.cotangent import Cotangent, Guard, added
 from uopc.autodiff.errors import require_float, require_like
 from uopc.autodiff.following import guard_of_copies
+from uopc.autodiff.products import distributed
 from uopc.autodiff.remembering import one_pass
 from uopc.autodiff.reverse import pull, pulled, put_in_place, stand_in, stood_in
 from uopc.autodiff.rules import linear
 from uopc.composite import zeros_like
 from uopc.dtype import boolean
 from uopc.plugins import note_owner, registry
-from uopc.uop import UOp, collector_paused, toposort
+from uopc.uop import Ops, UOp, collector_paused, toposort
 
 Tangent = Cotangent
 
@@ -72,7 +73,10 @@ def pushed(u: UOp, given: Sequence[Tangent | None]) -> Tangent | None:
     """One step: the tangent of ``u`` from those of its sources."""
     rule = registry().jvps.get(u.op)
     if rule is None:
-        return _derived(u, given)
+        found = _derived(u, given)
+        if found is not None and u.op is Ops.REDUCE:
+            return Tangent(distributed(found.value), found.guard, found.clean)
+        return found
     masked = tuple([g and g.masked() for g in given])
     try:
         t = rule(u, masked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from uopc.autodiff.carrying import expanded, parsed, pulled_back
+from uopc.autodiff.constancy import repeated_axes
 from uopc.autodiff.cotangent import (
     Cotangent,
     Guard,
@@ -18,7 +19,6 @@ from uopc.autodiff.rules import movement, reduction, selection
 from uopc.autodiff.rules.selection import CUSTOM
 from uopc.composite import spread, zeros_like
 from uopc.dtype import boolean
-from uopc.kernelize.products import repeated_axes
 from uopc.plugins import endless, lowered, note_owner, registry
 from uopc.runtime import record_gradient, recording
 from uopc.uop import OpDef, Ops, UOp, substitute, toposort

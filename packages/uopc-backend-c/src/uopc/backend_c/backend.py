@@ -13,7 +13,8 @@ from uopc.runtime.values import importing
 from uopc.uop import BUILTIN_OPS, OpDef, Ops
 
 NAME = "c"
-MAX_NESTS = 256  # remembered
+MAX_NESTS = 1024  # remembered
+UNKNOWN: list[bool] = []  # not an answer: a nest has kernels
 
 
 def spellings() -> Spellings:
@@ -54,11 +55,12 @@ class CBackend:
         nest = Nest(tuple(kernels))
         target = current_target()
         key = (nest.key, target)
-        if key not in self._nests:
+        found = self._nests.get(key, UNKNOWN)
+        if found is UNKNOWN:
+            found = in_scratch(nest, target)
             if len(self._nests) >= MAX_NESTS:
-                self._nests.clear()
-            self._nests[key] = in_scratch(nest, target)
-        found = self._nests[key]
+                self._nests.clear()  # another thread may have read it before
+            self._nests[key] = found
         if found is None:
             return None
         return {k.out for k, inside in zip(nest.kernels, found, strict=True) if inside}

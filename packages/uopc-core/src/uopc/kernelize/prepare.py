@@ -1,7 +1,6 @@
 """Before grouping: markers of autodiff vanish, unsupported ops are lowered.
 
-Chains of equal views merge, so that two transposes which cancel are no copy; sums of
-several products of matrices become sums of one each.
+Chains of equal views merge, so that two transposes which cancel are no copy.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from uopc.dtype import f32, f64
-from uopc.kernelize.products import distributed
 from uopc.plugins import current, endless, lowered, registry
 from uopc.uop import OpDef, Ops, UOp, toposort
 
@@ -69,7 +67,7 @@ def _rewrite(
             if v.op.lower is None:
                 raise _not_spelled(v.op, backend)
             v, changed = lowered(v), v
-        new[u] = _grouped(distributed(_merged(v)))
+        new[u] = _grouped(_merged(v))
     return [new[r] for r in roots], changed
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from uopc.kernelize import joining
@@ -81,16 +81,36 @@ def arrange(
     if in_one_nest is None or not any(map(_is_large, buffers)):
         joined = joining.join(kernels, needs, buffers)
         return Arranged(tuple(joined.kernels), tuple(buffers))
-    best = _Tried.of(kernels, links, buffers, in_one_nest)
+    asked: dict[tuple[Kernel, ...], Collection[int] | None] = {}
+
+    def remembered(nest: Sequence[Kernel]) -> Collection[int] | None:
+        key = tuple(nest)
+        if key not in asked:
+            asked[key] = in_one_nest(nest)
+        return asked[key]
+
+    best = _Tried.of(_Program(tuple(kernels), links, tuple(buffers)), remembered)
     done: list[Recomputed] = []
     refused: set[tuple[int, ...]] = set()
-    while (again := best.again(refused)) is not None:
-        refused.add(again.arrays)
-        trial = _Tried.of(*best.repeated(again), in_one_nest)
-        if trial.peak <= best.peak and trial.stored < best.stored:
+    # All at once, for the many layers that a model may have. Then without those of
+    # which something would be in memory all the same.
+    while some := best.again(refused):
+        program, made = best.program, []
+        for again in some:
+            program, clones = program.repeated(again)
+            made.append(clones)
+        trial = _Tried.of(program, remembered)
+        useless = {
+            again.arrays
+            for again, clones in zip(some, made, strict=True)
+            if not (clones and trial.stored.isdisjoint((*again.arrays, *clones)))
+        }
+        refused |= useless or {again.arrays for again in some}
+        if not useless and trial.peak <= best.peak:
             best = trial
-            done.append(again.terms)
-    return Arranged(tuple(best.kernels), tuple(best.buffers), tuple(done))
+            done += [again.terms for again in some]
+    kernels, _, buffers = best.program
+    return Arranged(tuple(kernels), tuple(buffers), tuple(done))
 
 
 def sums_apart(stored: Collection[UOp]) -> set[UOp]:
@@ -130,139 +150,150 @@ class _Again(NamedTuple):
 
     arrays: tuple[int, ...]
     readers: frozenset[int]  # the outputs of the kernels in these nests
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[int, ...]  # their outputs
     terms: Recomputed
 
 
-@dataclass
-class _Tried:
-    """Kernels as they would run.
+class _Program(NamedTuple):
+    """Kernels in an order in which they may run; what they need by their outputs."""
 
-    Attributes:
-        kernels: in this order, marked.
-        needs: by output of a kernel, those of the others that it needs.
-        buffers: those of the plan.
-        peak: the most bytes of temporaries alive at once.
-        stored: the bytes of all large ones that are in memory.
-    """
-
-    kernels: list[Kernel]
+    kernels: Sequence[Kernel]
     needs: Mapping[int, frozenset[int]]
     buffers: Sequence[PlanBuffer]
-    peak: int
-    stored: int
 
-    @staticmethod
-    def of(
-        kernels: Sequence[Kernel],
-        needs: Mapping[int, frozenset[int]],
-        buffers: Sequence[PlanBuffer],
-        in_one_nest: InOneNest,
-    ) -> _Tried:
-        """Joined, with groups brought together where that is possible and saves."""
-        at = {k.out: i for i, k in enumerate(kernels)}
-        links = [sorted(at[o] for o in needs[k.out] if o in at) for k in kernels]
-
-        def tried(refused: Collection[int] | None) -> tuple[_Tried, set[int]]:
-            joined = joining.join(kernels, links, buffers, refused)
-            first = {m for _, m in joined.merged}
-            scratch, possible = _in_scratch(joined.kernels, buffers, in_one_nest, first)
-            large = [k.out for k in kernels if _is_large(buffers[k.out])]
-            stored = sum(buffers[o].nbytes for o in large if o not in scratch)
-            peak = _peak(joined.kernels, buffers, scratch)
-            found = _Tried(joined.kernels, needs, buffers, peak, stored)
-            return found, {k for k, m in joined.merged if not possible[m]}
-
-        refused: set[int] = set()
-        found, bad = tried(refused)
-        while bad:
-            refused |= bad
-            found, bad = tried(refused)
-        plain, _ = tried(None)
-        return found if found.peak <= plain.peak else plain
-
-    def again(self, refused: Collection[tuple[int, ...]]) -> _Again | None:
-        """What has not been refused and could be repeated, of one nest."""
-        home: dict[int, int] = {}
-        nest = -1
-        for k in self.kernels:
-            nest += not k.joined
-            home[k.out] = nest
-        wanted: dict[int, dict[int, set[int]]] = {}
-        for k in self.kernels:
-            for a in k.args:
-                if (
-                    _is_large(self.buffers[a])
-                    and home.get(a, home[k.out]) != home[k.out]
-                ):
-                    wanted.setdefault(home[a], {}).setdefault(a, set()).add(k.out)
-        for arrays in wanted.values():
-            key = tuple(sorted(arrays))
-            made = None if key in refused else self._made_of(key)
-            if made is not None:
-                nbytes = sum(self.buffers[a].nbytes for a in key)
-                additions = sum(_additions(k.ast) for k in made)
-                if additions <= AGAIN_COST * nbytes:
-                    names = tuple([k.name for k in made])
-                    readers = frozenset().union(*arrays.values())
-                    return _Again(
-                        key, readers, made, Recomputed(names, additions, nbytes)
-                    )
-        return None
-
-    def _made_of(self, arrays: Sequence[int]) -> tuple[Kernel, ...] | None:
-        """The kernels that make some large arrays of little ones, in their order."""
-        makers = {k.out: k for k in self.kernels}
-        over = {k.over for k in self.kernels}
-        found: set[int] = set()
-        stack = list(arrays)
-        while stack:
-            k = makers[stack.pop()]
-            if k.out in found:
-                continue
-            if k.over is not None or not over.isdisjoint(k.args):
-                return None  # what it reads may have been written over by then
-            found.add(k.out)
-            stack += [a for a in k.args if a in makers and _is_large(self.buffers[a])]
-        if len(found) > MAX_AGAIN:
-            return None
-        return tuple([k for k in self.kernels if k.out in found])
-
-    def repeated(
-        self, again: _Again
-    ) -> tuple[list[Kernel], dict[int, frozenset[int]], list[PlanBuffer]]:
+    def repeated(self, again: _Again) -> tuple[_Program, set[int]]:
         """The kernels with some repeated before those that read what these make.
 
-        Without the first ones, where nothing reads these any more.
+        Without the first ones, where nothing reads these any more. And the outputs of
+        the new ones; none if something is not there any more.
         """
+        makers = {k.out: k for k in self.kernels}
+        if not makers.keys() >= {*again.kernels, *again.readers}:
+            return self, set()
         buffers, needs = list(self.buffers), dict(self.needs)
         new: dict[int, int] = {}
         clones: list[Kernel] = []
-        for k in again.kernels:
-            new[k.out] = len(buffers)
-            buffers.append(buffers[k.out])
-            clones.append(_reading(k, new, new[k.out]))
-            needs[new[k.out]] = _renamed(needs[k.out], new)
+        for out in again.kernels:
+            new[out] = len(buffers)
+            buffers.append(buffers[out])
+            clones.append(_reading(makers[out], new, new[out]))
+            needs[new[out]] = _renamed(needs[out], new)
+        arrays = {a: new[a] for a in again.arrays}
         kernels: list[Kernel] = []
         for k in self.kernels:
             if k.out in again.readers:
                 kernels += clones
                 clones = []
-                k = _reading(k, {a: new[a] for a in again.arrays}, k.out)
-                needs[k.out] = _renamed(needs[k.out], new) | needs[k.out] - {*new}
+                k = _reading(k, arrays, k.out)
+                needs[k.out] = _renamed(needs[k.out], new)
             kernels.append(k)
-        return self._needed(kernels, again), needs, buffers
+        return _Program(_read(kernels, again.kernels), needs, buffers), {*new.values()}
 
-    def _needed(self, kernels: Sequence[Kernel], again: _Again) -> list[Kernel]:
-        """The kernels without the ones of which nothing is read any more."""
-        found: list[Kernel] = []
-        read: set[int] = set()
-        first = {k.out for k in again.kernels}
-        for k in reversed(kernels):
-            if k.out not in first or k.out in read:
-                found.append(k)
-                read.update(k.args)
-        return found[::-1]
+
+def _read(kernels: Sequence[Kernel], some: Sequence[int]) -> list[Kernel]:
+    """The kernels without those of ``some`` outputs that nothing reads any more."""
+    found: list[Kernel] = []
+    read: set[int] = set()
+    for k in reversed(kernels):
+        if k.out not in some or k.out in read:
+            found.append(k)
+            read.update(k.args)
+    return found[::-1]
+
+
+class _Tried(NamedTuple):
+    """Kernels as they would run.
+
+    Attributes:
+        program: with its kernels in that order, marked.
+        peak: the most bytes of temporaries alive at once.
+        stored: the large ones that are in memory.
+    """
+
+    program: _Program
+    peak: int
+    stored: frozenset[int]
+
+    @staticmethod
+    def of(program: _Program, in_one_nest: InOneNest) -> _Tried:
+        """Joined, with groups brought together where that is possible and saves."""
+        kernels, needs, buffers = program
+        at = {k.out: i for i, k in enumerate(kernels)}
+        links = [sorted(at[o] for o in needs[k.out] if o in at) for k in kernels]
+        large = {k.out for k in kernels if _is_large(buffers[k.out])}
+
+        def tried(refused: Collection[int] | None) -> tuple[_Tried, dict[int, bool]]:
+            joined = joining.join(kernels, links, buffers, refused)
+            first = {m for _, m in joined.merged}
+            scratch, possible = _in_scratch(joined.kernels, buffers, in_one_nest, first)
+            found = _Tried(
+                program._replace(kernels=joined.kernels),
+                _peak(joined.kernels, buffers, scratch),
+                frozenset(large - scratch),
+            )
+            return found, {k: possible[m] for k, m in joined.merged}
+
+        refused: set[int] = set()
+        found, merged = tried(refused)
+        while not all(merged.values()):
+            refused |= {k for k, possible in merged.items() if not possible}
+            found, merged = tried(refused)
+        plain = tried(None)[0] if merged else found
+        return found if found.peak <= plain.peak else plain
+
+    def again(self, refused: Collection[tuple[int, ...]]) -> list[_Again]:
+        """What could be repeated and has not been refused, nest by nest."""
+        kernels, _, buffers = self.program
+        home: dict[int, int] = {}
+        nest = -1
+        for k in kernels:
+            nest += not k.joined
+            home[k.out] = nest
+        wanted: dict[int, dict[int, set[int]]] = {}
+        for k in kernels:
+            for a in self.stored.intersection(k.args):
+                if home[a] != home[k.out]:
+                    wanted.setdefault(home[a], {}).setdefault(a, set()).add(k.out)
+        found: list[_Again] = []
+        makers = {k.out: k for k in kernels}
+        over = {k.over for k in kernels if k.over is not None}
+        for arrays in wanted.values():
+            key = tuple(sorted(arrays))
+            made = () if key in refused else _made_of(key, makers, over, buffers)
+            if made:
+                terms = Recomputed(
+                    tuple([makers[o].name for o in made]),
+                    sum(_additions(makers[o].ast) for o in made),
+                    sum(buffers[a].nbytes for a in key),
+                )
+                if terms.additions <= AGAIN_COST * terms.nbytes:
+                    readers = frozenset().union(*arrays.values())
+                    found.append(_Again(key, readers, made, terms))
+        return found
+
+
+def _made_of(
+    arrays: Sequence[int],
+    makers: Mapping[int, Kernel],
+    over: AbstractSet[int],
+    buffers: Sequence[PlanBuffer],
+) -> tuple[int, ...]:
+    """The outputs of kernels that make large arrays of little ones, in their order.
+
+    ``makers`` are all kernels by output, in order. None if they are too many, or may
+    find something written ``over`` that they read.
+    """
+    found: set[int] = set()
+    stack = list(arrays)
+    while stack:
+        k = makers[stack.pop()]
+        if k.out in found:
+            continue
+        if len(found) == MAX_AGAIN or k.over is not None or not over.isdisjoint(k.args):
+            return ()
+        found.add(k.out)
+        stack += [a for a in k.args if a in makers and _is_large(buffers[a])]
+    return tuple([out for out in makers if out in found])
 
 
 def _is_large(b: PlanBuffer) -> bool:

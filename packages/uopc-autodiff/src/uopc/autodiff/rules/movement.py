@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from uopc.autodiff.products import distributed
 from uopc.autodiff.rules.elementwise import Cotangents, Rule
 from uopc.composite import pad, sum_to
 from uopc.uop import OpDef, Ops, UOp
@@ -21,7 +22,7 @@ def _shrink(u: UOp, g: UOp) -> Cotangents:
 
 RULES: dict[OpDef, Rule] = {
     Ops.RESHAPE: lambda u, g: (g.reshape(u.src[0].shape),),
-    Ops.EXPAND: lambda u, g: (sum_to(g, u.src[0].shape),),
+    Ops.EXPAND: lambda u, g: (distributed(sum_to(g, u.src[0].shape)),),
     Ops.PERMUTE: _permute,
     Ops.SHRINK: _shrink,
     Ops.FLIP: lambda u, g: (UOp(Ops.FLIP, (g,), u.arg),),

@@ -1,20 +1,30 @@
 """A sum of several products of matrices as several such sums, each for itself.
 
-The gradient of what enters two layers, the tangent of a product: both are one sum over
-``a * b + c * d``, where each of the products alone is a contraction. A contraction is
-what the scheduler knows how to do fast, and its order of terms is free anyway.
+The gradient of what enters two layers, the tangent of a product: both would be one sum
+over ``a * b + c * d``, where each of the products alone is a contraction, which is what
+schedulers know how to do fast.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
+from uopc.autodiff.constancy import repeated_axes
 from uopc.uop import Ops, UOp
+
+MAX_ADDENDS = 16
 
 
 def distributed(u: UOp) -> UOp:
-    """The node, or the sum of sums that it is if some addend is a contraction."""
+    """The node, or the sum of sums that it is if some addend is a contraction.
+
+    A sum may be under views.
+    """
+    if u.op in (Ops.RESHAPE, Ops.PERMUTE):
+        inner = distributed(u.src[0])
+        return u if inner is u.src[0] else u.with_src((inner,))
     if u.op is not Ops.REDUCE or u.arg.op is not Ops.ADD:
         return u
     terms, views = u.src[0], []
@@ -27,30 +37,13 @@ def distributed(u: UOp) -> UOp:
 
     products: list[UOp] = []
     others: list[UOp] = []
-    for t in _addends(terms):
+    for t in itertools.islice(_addends(terms), MAX_ADDENDS + 1):
         alone = t.op is Ops.MUL and _contract([viewed(f) for f in t.src], u.arg.n)
         (products if alone else others).append(viewed(t))
-    if not products or len(products) + len(others) == 1:
+    if not products or not 1 < len(products) + len(others) <= MAX_ADDENDS:
         return u
     rest = [reduce(UOp.__add__, others)] if others else []
     return reduce(UOp.__add__, [u.with_src((t,)) for t in [*products, *rest]])
-
-
-def repeated_axes(u: UOp) -> set[int]:
-    """The axes along which an EXPAND repeats the elements of ``u``."""
-    axes = list(range(len(u.shape)))  # of the node, by the number they have in ``u``
-    found: set[int] = set()
-    while u.op in (Ops.EXPAND, Ops.PERMUTE):
-        if u.op is Ops.PERMUTE:
-            order = [0] * len(axes)
-            for out, source in enumerate(u.arg):
-                order[source] = axes[out]
-            axes = order
-        else:
-            lengths = zip(axes, u.src[0].shape, u.shape, strict=True)
-            found |= {axis for axis, n, m in lengths if n != m}
-        u = u.src[0]
-    return found
 
 
 def _addends(u: UOp) -> Iterator[UOp]:
