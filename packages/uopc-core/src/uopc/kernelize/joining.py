@@ -72,6 +72,11 @@ def join(
     return Joined(_marked(joining.groups, buffers), joining.merged)
 
 
+def nest_numbers(kernels: Sequence[Kernel]) -> list[int]:
+    """By kernel, which loop nest it is marked for, counted from 0."""
+    return [n - 1 for n in itertools.accumulate(not k.joined for k in kernels)]
+
+
 class _Joining:
     """Groups of kernels in the order they run, some of them left empty."""
 

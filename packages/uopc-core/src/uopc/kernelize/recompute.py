@@ -13,6 +13,7 @@ make them may be repeated there. The cost model:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -244,11 +245,8 @@ class _Tried(NamedTuple):
     def again(self, refused: Collection[tuple[int, ...]]) -> list[_Again]:
         """What could be repeated and has not been refused, nest by nest."""
         kernels, _, buffers = self.program
-        home: dict[int, int] = {}
-        nest = -1
-        for k in kernels:
-            nest += not k.joined
-            home[k.out] = nest
+        numbers = joining.nest_numbers(kernels)
+        home = {k.out: n for k, n in zip(kernels, numbers, strict=True)}
         wanted: dict[int, dict[int, set[int]]] = {}
         for k in kernels:
             for a in self.stored.intersection(k.args):
@@ -331,12 +329,8 @@ def _in_scratch(
     It is taken to be where nothing depends on that: no large array is passed on there,
     and none of its kernels is ``asked`` about.
     """
-    nests: list[list[Kernel]] = []
-    for k in kernels:
-        if k.joined:
-            nests[-1].append(k)
-        else:
-            nests.append([k])
+    numbers = iter(joining.nest_numbers(kernels))
+    nests = [list(g) for _, g in itertools.groupby(kernels, lambda k: next(numbers))]
     scratch: set[int] = set()
     possible: dict[int, bool] = {}
     for nest in nests:
@@ -355,11 +349,8 @@ def _peak(
     """The most bytes of temporaries alive at once; those of a nest all are."""
     change: dict[int, int] = {}
     last: dict[int, int] = {}
-    steps = []
-    step = -1
-    for k in kernels:
-        step += not k.joined
-        steps.append(step)
+    steps = joining.nest_numbers(kernels)
+    for k, step in zip(kernels, steps, strict=True):
         last |= dict.fromkeys((k.out, *k.args), step)
     for k, begin in zip(kernels, steps, strict=True):
         b = buffers[k.out]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from uopc.kernelize import Plan
+from uopc.kernelize.joining import nest_numbers
 
 Array = np.ndarray[Any, Any]
 
@@ -75,10 +76,8 @@ def plan_memory(plan: Plan) -> MemoryPlan:
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    step = -1
-    for k in plan.kernels:
-        # What one loop nest touches is alive at once.
-        step += not k.joined
+    # What one loop nest touches is alive at once.
+    for k, step in zip(plan.kernels, nest_numbers(plan.kernels), strict=True):
         first[k.out] = step
         for i in (k.out, *k.args):
             last[i] = step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uopc.nn.optim.optimizer import Optimizer, number, zeros_like
+from uopc.nn.optim.optimizer import Optimizer, number, with_l2, zeros_like
 from uopc.tensor import Tensor
 
 
@@ -36,9 +36,7 @@ class Adam(Optimizer):
         return list(self._powers)
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + p * self.weight_decay
-        return self._moved(i, p, grad)
+        return self._moved(i, p, with_l2(grad, p, self.weight_decay))
 
     def _moved(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """A value after a step, and the moments."""
@@ -68,8 +66,7 @@ class AdamW(Adam):
         super().__init__(params, lr, betas, eps, weight_decay)
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        decayed = p * (1.0 - self._lr * self.weight_decay).cast(p.dtype)
-        return self._moved(i, decayed, grad)
+        return self._moved(i, self._shrunk(p, self.weight_decay), grad)
 
 
 class RMSprop(Optimizer):
@@ -104,8 +101,7 @@ class RMSprop(Optimizer):
         self._velocity = [zeros_like(p) for p in self.params] if momentum else []
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + p * self.weight_decay
+        grad = with_l2(grad, p, self.weight_decay)
         new, square = 1 - self.alpha, self._square[i]
         square.assign(square * self.alpha + grad.square() * new)
         state, spread = [square], square
@@ -154,8 +150,7 @@ class Adagrad(Optimizer):
         return [self._slower]
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + p * self.weight_decay
+        grad = with_l2(grad, p, self.weight_decay)
         total = self._sum[i]
         total.assign(total + grad.square())
         size = (self._lr / self._slower).cast(p.dtype)
@@ -185,5 +180,5 @@ class Lion(Optimizer):
         (beta1, beta2), m = self.betas, self._mean[i]
         direction = (m * beta1 + grad * (1 - beta1)).sign()
         m.assign(m * beta2 + grad * (1 - beta2))
-        decayed = p * (1.0 - self._lr * self.weight_decay).cast(p.dtype)
+        decayed = self._shrunk(p, self.weight_decay)
         return decayed - self._lr.cast(p.dtype) * direction, [m]

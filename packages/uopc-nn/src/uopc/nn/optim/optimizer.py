@@ -22,6 +22,11 @@ def zeros_like(p: Tensor) -> Tensor:
     return Tensor(np.zeros(p.shape, p.dtype.wide.numpy))
 
 
+def with_l2(grad: Tensor, p: Tensor, decay: float) -> Tensor:
+    """The gradient with that of ``decay / 2`` times the parameter's squares."""
+    return grad + p * decay if decay else grad
+
+
 def _check_parameter(i: int, p: Tensor, seen: set[int]) -> None:
     if not isinstance(p, Tensor):
         raise TypeError(
@@ -106,6 +111,10 @@ class Optimizer:
     def _advance(self) -> list[Tensor]:
         """Move on what all parameters share; returns the tensors to realize."""
         return []
+
+    def _shrunk(self, p: Tensor, decay: float) -> Tensor:
+        """A parameter after decoupled weight decay."""
+        return p * (1.0 - self._lr * decay).cast(p.dtype)
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The new value of parameter ``i``, and the state that changed with it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from uopc.nn.optim.optimizer import Optimizer, zeros_like
+from uopc.nn.optim.optimizer import Optimizer, with_l2, zeros_like
 from uopc.tensor import Tensor
 
 
@@ -32,8 +32,7 @@ class SGD(Optimizer):
         self._velocity = [zeros_like(p) for p in self.params] if momentum else []
 
     def _update(self, i: int, p: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-        if self.weight_decay:
-            grad = grad + p * self.weight_decay
+        grad = with_l2(grad, p, self.weight_decay)
         lr = self._lr.cast(p.dtype)
         if not self.momentum:
             return p - lr * grad, []
